@@ -249,7 +249,7 @@ func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 // Run has returned.
 func (p *Pipeline) RelistAll(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // before anything is kept for it
+		return context.Cause(ctx) // before the caller is put into a mailbox
 	}
 	relisted := p.lister.Relist()
 	select {

@@ -145,7 +145,7 @@ func TestFinalErrors(t *testing.T) {
 			if is != (watches == 1 && status.Code(got) == code) {
 				t.Errorf("%v: %d watches, then %v; want an end: %v", code, watches, got, is)
 			}
-			if !is || t.Failed() { // a subscription would wait for ever
+			if !is || t.Failed() { // a subscription would wait forever
 				return
 			}
 			sub, err := c.Subscribe(pleg.SubscribeOptions{})

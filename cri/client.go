@@ -185,7 +185,7 @@ type connection struct {
 	// made is zero for the first connection: older statuses do not exist.
 	made time.Time
 	pid  int  // of the process at the other end
-	unix bool // it is to a unix socket: a dialer may make others
+	unix bool // the connection is to a unix socket: a dialer may make others
 	// uncarried is true if the last sandbox status did not carry the statuses of its containers.
 	uncarried atomic.Bool
 	// hasEvents is set once an event stream has sent an event, or has lived longer than the stream

@@ -250,8 +250,8 @@ func TestEventsFromBefore(t *testing.T) {
 	})
 }
 
-// Only events from before the first stream are old: what happens while a stream is broken is news of the
-// next one.
+// Only events from before the first stream are old: the next stream may report changes that happened
+// while a stream was broken.
 func TestEventsBetweenStreamsAreNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := time.Now()

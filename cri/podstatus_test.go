@@ -176,8 +176,8 @@ func TestNewConnectionIsAskedForEverything(t *testing.T) {
 
 // On random histories, an inspection that uses the last status of the pod returns the same as an
 // inspection that asks for everything, except that a container that has ended since is in the state
-// that the list shows. The runtime carries statuses never, always, or now and then, and some of them
-// are unusable.
+// that the list shows. The runtime carries statuses never, always, or sometimes, and some carried
+// statuses are unusable.
 func TestPodStatusEqualsAllCalls(t *testing.T) {
 	for carries, name := range []string{"never", "always", "sometimes"} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -54,9 +54,9 @@ func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 }
 
 // askUnlisted asks the runtime for the sandboxes that containers name, that are not listed, and
-// that would name a pod or give it its labels. It reports whether the runtime knew any of them. It
-// waits for at most askWithin. If it learns nothing of a pod, the name and labels stay those in the
-// kubelet's labels of its containers.
+// that would name a pod or give it its labels. It reports whether the runtime knew any of these
+// sandboxes. It waits for at most askWithin. If it learns nothing of a pod, the name and labels
+// stay those in the kubelet's labels of its containers.
 func (c *Client) askUnlisted(ctx context.Context, j *joiner) bool {
 	var ids []pleg.ContainerID
 	for _, o := range j.orphans {

@@ -97,7 +97,7 @@ func (p *Publisher) examine(ctx context.Context) (h health) {
 	return h
 }
 
-// causes returns the parts of a health that are compared with the health before: no times and no
+// causes returns the parts of a health that are compared with the previous health: no times and no
 // numbers.
 func (h health) causes() (all []string) {
 	if h.Verdict == nil {

@@ -35,7 +35,8 @@ type cloudEvent struct {
 	} `json:"data"`
 }
 
-// timed is an event as it is written: to leave out a [time.Time] that is zero costs as much as all the rest.
+// timed is an event in the form in which it is encoded: to leave out a zero [time.Time] takes as long
+// as to encode all other fields.
 type timed struct {
 	*pleg.Event
 
@@ -56,7 +57,7 @@ func stamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// podTimed is a pod as it is written, like podState. Its status follows it.
+// podTimed is a pod in the form in which it is encoded, like podState. Its status follows it.
 type podTimed struct {
 	podLabels
 

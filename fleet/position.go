@@ -99,7 +99,7 @@ func (w *watch) beginReplay(config jetstream.ConsumerConfig) jetstream.ConsumerC
 }
 
 // continues reports whether the watch can go on with the stream. If another message is in the place
-// of the last delivered one, the servers have lost their last messages and got others.
+// of the last delivered one, the servers have lost their last messages and then stored others.
 func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
 	if w.broken || w.at.stream != info.Created.UnixNano() || w.at.message+1 < info.State.FirstSeq || w.at.message > info.State.LastSeq {
 		return false, nil

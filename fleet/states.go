@@ -55,7 +55,8 @@ type Node struct {
 	// reports no verdict.
 	Verdict *Verdict
 
-	// Silent is true if nobody publishes for the node, or not all of it: its pods may have changed since CurrentAsOf.
+	// Silent is true if nobody publishes for the node, or if its agent has not published all pods: its pods may have
+	// changed since CurrentAsOf.
 	Silent bool
 
 	health health

@@ -136,8 +136,8 @@ type watch struct {
 	seen map[string]struct{}
 	// owes is true until the Synced for the state at the beginning.
 	owes bool
-	// start is the sequence number at which the watch began: the next message of a node that it does not know comes
-	// after that.
+	// start is the sequence number at which the watch began: the next message of a node that the watch does not
+	// know has a greater number.
 	start uint64
 	// known is the place of the largest sequence number that the watch has seen. behindSince is the time since which
 	// the stream lacks that message.

@@ -50,7 +50,7 @@ func TestCacheTimeAdvancesUnderSteadyChange(t *testing.T) {
 	}
 }
 
-// A status that the runtime returns beside an error is kept with it.
+// A status that the runtime returns beside an error is kept with the error.
 func TestStatusBesideError(t *testing.T) {
 	runFixture(t, nil, func(f *fixture) {
 		broken := errors.New("broken")

@@ -143,7 +143,8 @@ func TestUnreadWatch(t *testing.T) {
 	})
 }
 
-// A client that asks for lists of pods in a loop does not load the runtime more than others.
+// A client that asks for lists of pods in a loop does not load the runtime more than other clients
+// do.
 func TestRelistsOfClientsAreBounded(t *testing.T) {
 	runtime := plegtest.New()
 	inBubble(t, pipeline.Options{Runtime: runtime, RelistPeriod: time.Hour}, server.Options{}, func(t *testing.T, f *fixture) {

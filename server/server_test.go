@@ -189,7 +189,7 @@ func TestServeUntilADeadline(t *testing.T) {
 }
 
 // When the server ends, every call ends with UNAVAILABLE: at once for clients that read, within the
-// grace period for the others.
+// grace period for other clients.
 func TestShutdown(t *testing.T) {
 	inBubble(t, pipeline.Options{Inspectors: 100}, server.Options{}, func(t *testing.T, f *fixture) {
 		reading := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true})

@@ -33,7 +33,8 @@ type ChurnOptions struct {
 	Pods int
 	// Keep are the UIDs of pods that Churn does not change.
 	Keep []pleg.PodUID
-	// Actions is the number of actions after which the churn ends. If zero, it goes on.
+	// Actions is the number of actions after which the churn ends. If zero, the churn does not end
+	// by itself.
 	Actions int
 	// Observe, if set, is called after each action with the UID of the pod. Churn waits for it.
 	Observe func(pleg.PodUID)

@@ -79,8 +79,8 @@ func BusyNode() []Fault {
 	}
 }
 
-// Inject adds a fault for the calls to come, until end is called: then calls that hang go on.
-// It panics if the CRI does not contain the RPC, or if Messages does not fit it.
+// Inject adds a fault for the calls to come, until end is called: then calls that hang continue. It
+// panics if the CRI does not contain the RPC, or if Messages does not fit it.
 func (rt *Runtime) Inject(f Fault) (end func()) {
 	if f.RPC != "" && !rpcNames[f.RPC] || f.Messages != 0 && (f.Messages < 0 || f.RPC != rpcEvents) {
 		panic(fmt.Sprintf("simruntime: impossible fault: %+v", f))
@@ -89,7 +89,7 @@ func (rt *Runtime) Inject(f Fault) (end func()) {
 	return func() { rt.faults.remove(func(other *rule) bool { return other == r }) }
 }
 
-// ClearAll removes all faults; calls that hang go on.
+// ClearAll removes all faults; calls that hang continue.
 func (rt *Runtime) ClearAll() { rt.faults.remove(func(*rule) bool { return true }) }
 
 // rpcNames are the RPCs of RuntimeService.

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// trouble describes a node, and what begins and ends a trouble on it.
+// trouble describes a node, and the functions that begin and end a trouble on it.
 type trouble struct {
 	run        []string // flags of the daemon
 	begin, end func(t *testing.T, n *node)

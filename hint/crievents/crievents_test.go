@@ -91,7 +91,7 @@ func follow(t *testing.T, name string, prepare func(*plegtest.Runtime), test fun
 	})
 }
 
-// requireTold waits d, and requires that the target has learned this.
+// requireTold waits d, and requires that the target has got these calls.
 func (f *fixture) requireTold(d time.Duration, want string) {
 	f.t.Helper()
 	time.Sleep(d)

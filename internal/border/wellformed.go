@@ -59,7 +59,7 @@ func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod 
 	x.before, x.owners = x.owners, x.before
 	clear(x.owners)
 	var bad []badItem
-	kept := make([]*pleg.Pod, 0, len(pods)) // the stages may still read the last
+	kept := make([]*pleg.Pod, 0, len(pods)) // the stages may still read the last list
 	for _, pod := range pods {
 		switch {
 		case pod == nil:

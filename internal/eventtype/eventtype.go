@@ -20,7 +20,7 @@ const (
 	ClassMark
 )
 
-// Severity says how much an event stands out among others.
+// Severity says how much attention an event deserves.
 type Severity uint8
 
 const (

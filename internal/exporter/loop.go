@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
-// Loop runs the sessions of an exporter, one after the other. [Loop.Status] is safe for
-// concurrent use; the goroutine of Run owns the rest.
+// Loop runs the sessions of an exporter, one after the other. [Loop.Status] is safe for concurrent
+// use; the goroutine of Run owns everything else.
 type Loop struct {
 	// Log logs Failed with an error, unless the attempt before failed with the same, and Recovered
 	// once the receiver accepts something again.

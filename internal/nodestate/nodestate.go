@@ -70,8 +70,8 @@ type Stuck struct {
 	ID        pleg.ContainerID
 }
 
-// Unread is a client that does not read from the runtime. A runtime that sends it events may wait
-// for it.
+// Unread is a client that does not read from the runtime. A runtime that sends events to the client
+// may wait for it.
 type Unread struct {
 	// Since is the time at which it was first seen not to read.
 	Since time.Time
@@ -85,7 +85,7 @@ type Unread struct {
 type Disk struct {
 	// Since is the time at which it was first seen almost full.
 	Since time.Time
-	// Path is where it is mounted, according to the runtime.
+	// Path is the mount point, according to the runtime.
 	Path string
 	// Used and Inodes are the percentages of its bytes and inodes that are in use.
 	Used, Inodes float64

@@ -125,7 +125,7 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 	c.put(uid, entry{at: at, gone: true})
 }
 
-// Touch notes that the observation of time at found the pod as it is in the cache.
+// Touch notes that the observation of time at equals the pod in the cache.
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

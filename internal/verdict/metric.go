@@ -21,7 +21,7 @@ func (m Metric) Describe(to chan<- *prometheus.Desc) { to <- since }
 // Collect implements [prometheus.Collector].
 func (m Metric) Collect(to chan<- prometheus.Metric) {
 	s := m()
-	began := make(map[[2]string]time.Time) // of those with the same severity and cause, the first
+	began := make(map[[2]string]time.Time) // of the earliest finding with the severity and cause
 	for _, f := range Of(s).Findings {
 		labels := [2]string{string(f.Severity), string(f.Cause)}
 		if at, ok := began[labels]; !ok || f.Since.Before(at) {

@@ -40,8 +40,8 @@ type trouble struct {
 // mostLogged is the number of pods of one trouble that are logged.
 const mostLogged = 10
 
-// ofEachPod returns the findings. A finding about several pods is followed by one for each of the
-// others.
+// ofEachPod returns the findings. A finding about several pods is followed by one finding for each
+// of its other pods.
 func ofEachPod(s pleg.Status) (all []Finding) {
 	pods := slices.SortedFunc(maps.Values(Pods(s)), func(a, b Finding) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) })
 	for _, f := range Of(s).Findings {

@@ -137,7 +137,7 @@ func TestOptionsKeepEveryField(t *testing.T) {
 	}
 }
 
-// A missing or unknown value stays so.
+// A missing or unknown value stays missing or unknown.
 func TestAbsentValues(t *testing.T) {
 	if wire.ToStatus(wire.FromStatus(nil)) != nil || wire.FromPod(nil) != nil || wire.ToPod(nil) != nil {
 		t.Error("no pod became one")

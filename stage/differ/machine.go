@@ -55,7 +55,7 @@ type effects struct {
 	// quarantined and released are for the log, foundByAll, foundByOne and lost for the counters.
 	quarantined, released        [][]any
 	foundByAll, foundByOne, lost int
-	// touch are pods that an answer found as they are in the cache, observe is a listing that
+	// touch are pods whose answer equals the cache, observe is a listing that
 	// covers all pods except the pending ones.
 	touch   []touch
 	observe time.Time // unless zero

@@ -156,7 +156,7 @@ func (r *record) accepted(c *stage.Change) {
 func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 	switch how {
 	case stage.Hangs:
-		r.owes = 0 // nobody waits for it
+		r.owes = 0 // nobody waits for a hung inspection
 		return todo{}
 	case stage.Committed, stage.Contradicted:
 		l.committed(&r.unseen, r.uid, r.old, r.sent.pod, r.sent.passed)
@@ -239,7 +239,7 @@ func (r *record) consider(listing uint64, l *lives) (do todo) {
 	switch {
 	case c == nil: // only the order differs, or nothing was reported of it
 		r.settle()
-	case r.held: // nobody waits for it
+	case r.held: // nobody waits for a retry
 		c.Retry = true
 	default:
 		r.phase = queued

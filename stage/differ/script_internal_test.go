@@ -221,7 +221,7 @@ func TestLivesOfALongTime(t *testing.T) {
 	}
 }
 
-// A change that the lists never show has the pod listed a few times, and not for ever.
+// A change that the lists never show causes a few lists of the pod, not lists forever.
 func TestExpectationsEnd(t *testing.T) {
 	for script, want := range map[string]int{ // lists of the pod
 		"list a=created /s=running; inspect; ok; event a=created":                               13,
@@ -263,7 +263,7 @@ func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 	}
 }
 
-// A flood of events and answers takes a bounded memory. What is skipped is counted.
+// A flood of events and answers takes a bounded memory. Skipped events are counted.
 func TestFloodIsBounded(t *testing.T) {
 	const flood = maxHeard + 100
 	s := play(t, "list a=running; inspect; ok")

@@ -83,7 +83,7 @@ func TestSmallLogsCopyAll(t *testing.T) {
 
 // TestSmallLogs tries every order in which four events are appended and published, marks come, subscribers come,
 // read and leave, and the dispatcher stops. Each reader gets its wanted events once and in order, or a Gap that
-// counts them and then the present state. It never waits while there is something for it. First each subscriber
+// counts them and then the present state. It never waits while there is an event for it. First each subscriber
 // runs alone, with every single step of it and of the loop. Then all three run, one after the other, once the
 // first list is settled, with whole turns of the loop and reads that take all events.
 func TestSmallLogs(t *testing.T) {
@@ -277,7 +277,7 @@ func (r *logReader) wantsState(f *fact, app string) bool {
 		(o.Selector == "" || o.Selector == "app="+app)
 }
 
-// pass requires that a reader wants nothing between its last number and another.
+// pass requires that a reader wants no event after its last number, up to seq.
 func (r *logReader) pass(seq uint64) error {
 	for n := r.last + 1; n <= seq; n++ {
 		if r.wants(n) {
@@ -288,8 +288,8 @@ func (r *logReader) pass(seq uint64) error {
 	return nil
 }
 
-// stateOf returns the numbers of the events that are the state after some events, as far as they are not newer
-// than until.
+// stateOf returns the numbers of the events that are the state after the event newest, without those after
+// until.
 func (r *logReader) stateOf(newest, until uint64) (state []uint64) {
 	last, app := make(map[string]uint64), make(map[string]string)
 	for n := uint64(1); n <= newest; n++ {

@@ -26,7 +26,7 @@ type Cache interface {
 	Delete(uid pleg.PodUID, at time.Time)
 	// KeepRemoved keeps the last status of a removed container for a while.
 	KeepRemoved(status *pleg.ContainerStatus)
-	// GetRemoved returns it, or nil.
+	// GetRemoved returns such a status, or nil.
 	GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus
 	// AwaitRemoved returns a channel that is closed when GetRemoved may know more; nil if it never will.
 	AwaitRemoved(id pleg.ContainerID) <-chan struct{}

@@ -14,7 +14,7 @@
 //
 // Two faults look like the truth to the pipeline, so less is checked there. A list with a wrong id
 // says that containers are gone. A container whose state the list does not know may be reported as
-// started once more, as the kubelet does.
+// started again, as the kubelet does.
 package faults_test
 
 import (

@@ -81,7 +81,7 @@ func (a *audience) subscribe(o pleg.SubscribeOptions, wants func(promises.Pod, p
 }
 
 // unread adds a subscriber that reads one event, and the next once the pipeline has ended. It is in the
-// process: over a socket, buffers would read for it.
+// process: over a socket, events would leave the log for buffers.
 func (a *audience) unread(o pleg.SubscribeOptions) {
 	s := a.subscribe(o, nil, func() { <-a.ended }, false)
 	s.stream.Unread = true

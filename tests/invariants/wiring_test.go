@@ -357,7 +357,7 @@ func TestEventsModes(t *testing.T) {
 	}
 }
 
-// One pod may hang for ever: the time counts from when a second one waits.
+// One pod may hang forever: the time counts from the moment at which a second pod waits.
 func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})

@@ -30,8 +30,8 @@ type Simulation struct {
 	stopServing func() error
 }
 
-// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o contains
-// the options of the client, in place of which the pipeline gets what around returns, if that is given.
+// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o contains the
+// options of the client. If around is given, the pipeline gets its result in place of the client.
 func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options, around ...func(*cri.Client) pleg.Runtime) *Simulation {
 	t.Helper()
 	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}

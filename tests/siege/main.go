@@ -136,8 +136,7 @@ func (s *siege) run(ctx context.Context) (err error) {
 	return errors.Join(judgeReaders(slices.Concat(readers...)), judgeDaemon(probes, peak), judgeRest(ctx, d, before))
 }
 
-// start runs a part of the siege in a process of its own until ctx ends, and returns what it
-// prints.
+// start runs a part of the siege in a process of its own until ctx ends, and returns its output.
 func (s *siege) start(ctx context.Context, part string) ([]byte, error) {
 	itself, err := os.Executable()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// socket is where the DaemonSet serves events to other programs of the node.
+// socket is the path at which the DaemonSet serves events to other programs of the node.
 const socket = "/run/pleg-pipeline/pleg.sock"
 
 // container is the state of one container or sandbox according to the events.

@@ -35,8 +35,8 @@ func TestCostOfChange(t *testing.T) {
 	}
 }
 
-// ofPods starts an instance and pods, each with so many containers that do not change. There is at least
-// one such container: a pod without containers is about to end, and is listed until it ends.
+// ofPods starts an instance and pods, each with this many containers that do not change. There is at
+// least one such container: a pod without containers is about to end, and is listed until it ends.
 func ofPods(t *testing.T, settings daemon.Settings, beside int) (context.Context, *fixture, *instance) {
 	t.Helper()
 	ctx, f := newFixture(t, lab.Options{})

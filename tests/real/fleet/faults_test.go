@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 			f.stall.Unlock()
 		}},
 		// The server refuses one message and accepts the messages behind it, and the agent is killed before
-		// it can repair that. The next agent, of the same epoch, leaves no stale state.
+		// it can repair the hole. The next agent, of the same epoch, leaves no stale state.
 		{name: "agent dies after a refused message", within: 15 * time.Second, gap: anyGap, o: fieldOptions{a: agentOptions{spoil: func(_ *pleg.Event, s *pleg.PodStatus) {
 			if large.Load() && s.Namespace == "shop" {
 				s.IPs = []string{strings.Repeat("x", 20<<10)}

@@ -119,7 +119,7 @@ func TestPublisherOptionsAct(t *testing.T) {
 	}
 }
 
-// Each option of a watch acts: of two nodes of one cluster, and one of another.
+// Each option of a watch acts, with two nodes in one cluster and one node in another.
 func TestWatchOptionsAct(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")

@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// backup is what "nats stream backup" writes.
+// backup contains the files of "nats stream backup".
 type backup struct {
 	Config json.RawMessage `json:"config"`
 	State  json.RawMessage `json:"state"`

@@ -26,8 +26,8 @@ var (
 	rounds    = flag.Int("rounds", 1, "the `NUMBER` of rounds of each seed of TestRounds")
 )
 
-// Faults drawn at random, on three to six nodes and one server, or three: then each watch has the state of all nodes, nothing twice,
-// and a Gap for what is missing.
+// Faults drawn at random, on three to six nodes and one server, or three: then each watch has the state of all nodes,
+// no event twice, and a Gap for missing events.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {

@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // Each row of a pod says that its inspection hangs, or that nobody publishes for its node, and these
-// rows come first; events of the last minutes are there.
+// rows come first. The command events prints the events of the last minutes.
 func TestPodsCarryTheFinding(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")

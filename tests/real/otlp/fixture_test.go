@@ -126,7 +126,7 @@ func startCollector(t *testing.T) *collector {
 	return c
 }
 
-// file is where the collector writes the records, a request in each line.
+// file is the file to which the collector writes the records, a request in each line.
 func (c *collector) file() string { return filepath.Join(c.dir, "logs.json") }
 
 // start starts the process and waits until it accepts connections.

@@ -106,7 +106,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	err := dial(ctx, p, socket)
 	switch {
 	case err == nil:
-		// A process in state D may go on, a stopped process does not.
+		// A process in state D may continue by itself, a stopped process does not.
 		if d := silentDaemon(ctx, p, socket, ""); d.Frozen() {
 			return "", d.Err()
 		}

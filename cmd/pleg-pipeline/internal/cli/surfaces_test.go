@@ -45,7 +45,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// trouble is a row of the table: what is wrong, and what every surface must say.
+// trouble is a row of the table: a trouble, and the texts that every surface must contain.
 type trouble struct {
 	// before breaks the runtime before the daemon starts, begin while it runs, answer changes its answers.
 	// after is the time at which the surfaces are asked.
@@ -59,7 +59,7 @@ type trouble struct {
 	cause       verdict.Cause
 	// also is a second trouble.
 	also string
-	// node changes what the daemon and the doctor see of the node. partly means that a doctor without the
+	// node changes the node as the daemon and the doctor see it. partly means that a doctor without the
 	// daemon does not see the trouble.
 	node   func(*testing.T, *kit.Simulation, *doctor.Options)
 	partly bool
@@ -319,7 +319,7 @@ func doctorOptions(test trouble) *doctor.Options {
 	return o
 }
 
-// machine is what a daemon sees of its node at present.
+// machine is the present node as its daemon sees it.
 type machine struct{ atomic.Pointer[host.Options] }
 
 func (m *machine) files() fstest.MapFS { return m.Load().Proc.(fstest.MapFS) }
@@ -459,8 +459,8 @@ func metric(t *testing.T, p *kit.Pipeline) map[series]time.Time {
 	return told
 }
 
-// surfaces returns what each surface says, as one line. The doctor finds no runtime: it only knows
-// the daemon's status.
+// surfaces returns the text of each surface, as one line. The doctor finds no runtime: it only
+// knows the daemon's status.
 func surfaces(t *testing.T, p *kit.Pipeline, dial func(context.Context, string) (net.Conn, error)) map[string]string {
 	t.Helper()
 	h := httpserver.Handler(httpserver.Options{Pipeline: p.Pipeline, Gatherer: p.Metrics, Logger: slog.New(slog.DiscardHandler)})

@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// usageErrors are command lines and what the error must say.
+// usageErrors are command lines, with the text that the error must contain.
 var usageErrors = []struct{ args, want string }{
 	{"walk", `unknown command "walk"`},
 	{"run --walk", "unknown flag: --walk"},

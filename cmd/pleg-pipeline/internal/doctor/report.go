@@ -77,8 +77,8 @@ type Daemon struct {
 	Socket string `json:"socket"`
 	// Verdict is the verdict of the daemon alone.
 	Verdict verdict.Verdict `json:"verdict,omitzero"`
-	// Silent is the reason why the daemon did not answer; empty if it did. Advice is what to do
-	// about that.
+	// Silent is the reason why the daemon did not answer; empty if it did. Advice says what to do
+	// then.
 	Silent string `json:"silent,omitempty"`
 	Advice string `json:"-"`
 

@@ -186,8 +186,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestDaemonThatEnded uses a runtime at an address that only the daemon knew: nobody says that the runtime is
-// stopped.
+// TestDaemonThatEnded uses a runtime at an address that only the daemon knew: no finding says that the
+// runtime is stopped.
 func TestDaemonThatEnded(t *testing.T) {
 	r := doctor.Judge(doctor.SilentDaemon("/run/d", "it has ended", nil))
 	const want = "PROBLEM: the daemon at /run/d does not answer: it has ended; no runtime is at a usual address"

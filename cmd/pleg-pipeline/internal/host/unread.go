@@ -76,7 +76,7 @@ func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unrea
 	return all
 }
 
-// add adds a client, or the next connection of one.
+// add adds a client, or the next connection of a known client.
 func add(all []nodestate.Unread, u nodestate.Unread) []nodestate.Unread {
 	for n := range all {
 		if of := &all[n]; of.Client != nil && u.Client != nil && of.Client.PID == u.Client.PID {

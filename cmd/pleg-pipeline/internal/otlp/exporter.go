@@ -39,7 +39,7 @@ type ExporterOptions struct {
 	// Source is the pipeline of this process or the daemon of this node.
 	Source node.Pipeline
 	// Resource is common to all records, such as k8s.node.name.
-	// OTEL_RESOURCE_ATTRIBUTES adds to it.
+	// OTEL_RESOURCE_ATTRIBUTES adds attributes.
 	Resource *resource.Resource
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger

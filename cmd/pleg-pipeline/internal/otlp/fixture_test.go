@@ -41,7 +41,7 @@ var (
 	rejects     = answer{err: status.Error(codes.InvalidArgument, "no")}
 )
 
-// receiver is the client and the receiver in one. As the client does, it returns once its
+// receiver is both the client and the receiver. As the client does, it returns once its
 // context ends.
 type receiver struct {
 	sdklog.Exporter

@@ -17,8 +17,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
-// quiet is how long after the end of the recording the client may still make the calls that
-// follow from it.
+// quiet is how long after the end of the recording the client may still make the calls that follow
+// from its last lists.
 const quiet = 500 * time.Millisecond
 
 // Server is a container runtime that answers as recorded.

@@ -213,8 +213,8 @@ func (l *Lab) History() *History { return l.history }
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
 // Stop removes the pods, ends the runtime and removes everything that the lab made.
-// It goes on after ctx has ended, for at most [stopTimeout], because it is mostly
-// called then. Stop may be called twice.
+// It continues after ctx has ended, for at most [stopTimeout], because it is mostly called then.
+// Stop may be called twice.
 func (l *Lab) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
