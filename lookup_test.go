@@ -53,8 +53,8 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// An unknown container is not listed yet, or is not on this node. A list that begins later decides
-// which.
+// An unknown container is not listed yet, or is not on this node. A list that begins later shows
+// which of the two is true.
 func TestLookupWaits(t *testing.T) {
 	errStop := errors.New("the test ends it")
 	for name, tc := range map[string]struct {

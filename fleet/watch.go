@@ -46,9 +46,9 @@ type WatchOptions struct {
 	// ranges calls it.
 	Disconnected func(err error, retryIn time.Duration)
 	// Unreadable, if not nil, is called for each message that cannot be read and is passed over: it
-	// was written by something else than an agent of this project, or by a newer agent. If an
-	// agent's events are missing for it, a Gap of the node follows. The goroutine that ranges calls
-	// it.
+	// was written by something else than an agent of this project, or by a newer agent. If events
+	// of an agent are missing because of that message, a Gap of the node follows. The goroutine
+	// that ranges calls it.
 	Unreadable func(error)
 }
 

@@ -173,7 +173,7 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 	})
 }
 
-// The end of its context is no error of Serve, whatever ends it.
+// Serve returns no error if its context ends, whatever the cause.
 func TestServeUntilADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := server.New(kit.New(t, pipeline.Options{}).Pipeline, server.Options{})

@@ -162,7 +162,8 @@ const OutcomeBuffer = 64
 // Outcome is a settled Change that may be delivered: the cache has been written.
 type Outcome struct {
 	UID pleg.PodUID
-	// Pod is the pod as it was listed; nil once it is gone. Last is the last answer that showed it.
+	// Pod is the pod as it was listed; nil once it is gone. Last is the last answer that showed the
+	// pod.
 	Pod, Last *pleg.Pod
 	// Status is its status in the cache; nil once it is gone.
 	Status *pleg.PodStatus

@@ -190,7 +190,7 @@ func (w *world) clone() *world {
 }
 
 // encoder writes a world so that two worlds that behave alike are equal. Only the order of ticks counts.
-// For most ticks only their order relative to the begin of each list in progress counts.
+// For most ticks only their order relative to the beginning of each list in progress counts.
 type encoder struct {
 	w      *world
 	out    []byte
@@ -218,7 +218,7 @@ func (e *encoder) tick(ticks ...uint64) {
 	}
 }
 
-// after writes whether a tick comes after the begin of each list in progress.
+// after writes whether a tick comes after the beginning of each list in progress.
 func (e *encoder) after(tick uint64) {
 	for _, a := range e.w.asked {
 		e.bool(a.began > 0 && tick > a.began)

@@ -45,10 +45,10 @@ type world struct {
 	sent            *stage.Change // at the inspector
 	hangs, canceled bool          // it hangs, or is cancelled because its pod is gone
 	waited          bool          // an inspection was not waited for since the pod was settled
-	covered         time.Time     // the cache is as of then
+	covered         time.Time     // the time as of which the cache is
 	leaving         *stage.Change
 	// first is the pod as the first list of all pods showed it; alone is set if that was the first answer,
-	// committed once a change is.
+	// committed once a change is committed.
 	listed, alone, committed bool
 	first                    *pleg.Pod
 	told                     [mostContainers]kind

@@ -291,7 +291,8 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// At the end the channel reports how many events its reader did not take, and the lag does before.
+// The lag counts the events that the reader of the channel did not take; after the end, a Gap in
+// the channel does.
 func TestEventsAtTheEnd(t *testing.T) {
 	for n := range 15 {
 		events, taken := n%5, n/5 // of more

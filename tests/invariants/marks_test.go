@@ -203,7 +203,8 @@ func TestAgeOfALag(t *testing.T) {
 	})
 }
 
-// The result of Pods contains each event up to its position, whatever is published meanwhile.
+// The result of Pods contains the change of each event up to its position, whatever is published
+// meanwhile.
 func TestPositionOfPods(t *testing.T) {
 	runtime := plegtest.New()
 	p := kit.New(t, pipeline.Options{Runtime: runtime})

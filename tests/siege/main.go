@@ -35,7 +35,7 @@ const (
 	// maxRSS and maxProbe are limits of the daemon.
 	maxRSS   = 256 << 20
 	maxProbe = 100 * time.Millisecond
-	// probeTimeout is also the time of a probe that failed.
+	// probeTimeout ends a probe, and is the time that a failed probe counts as.
 	probeTimeout = 10 * time.Second
 	probePeriod  = 200 * time.Millisecond
 	// memoryLimit makes the daemon collect garbage before it comes near maxRSS. An

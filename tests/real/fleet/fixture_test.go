@@ -226,7 +226,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	return watchFrom(t, url, o, nil, agents...)
 }
 
-// watchFrom starts a consumer that had these events from a replay on, up to the position after which it resumes.
+// watchFrom starts a consumer that has these events, a replay first, and resumes after their last position.
 func watchFrom(t *testing.T, url string, o fleet.WatchOptions, had []fleet.Event, agents ...*agent) *consumer {
 	t.Helper()
 	c := &consumer{

@@ -103,7 +103,7 @@ func TestBackupAndRestore(t *testing.T) {
 			}
 			resumed()
 			first.within(30 * time.Second)
-			b.steps(40) // more than were there before
+			b.steps(40) // more messages than the deleted stream had
 			first.converges()
 			resumed()
 			watch(t, as("root"), fleet.WatchOptions{Replay: true}, a, b).converges()

@@ -39,7 +39,7 @@ func TestDoctor(t *testing.T) {
 	of := " -r " + simulated(t, 3) + " --call-timeout 20s --timeout 1s"
 	for _, test := range []struct {
 		args string
-		disk string // percent of the time that processes waited for it
+		disk string // percent of the time in which processes waited for the resource
 		code int
 		want string
 	}{

@@ -98,7 +98,7 @@ func TestEndsWhenNobodyReads(t *testing.T) {
 	for _, args := range []string{"run --simulate=1", "events --replay -r " + simulated(t, 1)} {
 		r, w := io.Pipe()
 		s := start(t, w, strings.Fields(args)...)
-		if _, err := r.Read(make([]byte, 1)); err != nil { // the write of the rest waits
+		if _, err := r.Read(make([]byte, 1)); err != nil { // the write of the remaining bytes blocks
 			t.Fatal(err)
 		}
 		s.stopAndWait(t)

@@ -38,7 +38,7 @@ type node struct {
 	steady bool
 }
 
-// Open hides that a file can be read again: it would be the old file.
+// Open returns a file without the method that reads it again: that would read the old content.
 func (n *node) Open(name string) (fs.File, error) {
 	n.opened.Add(1)
 	f, err := n.files.Load().Open(name)
