@@ -154,7 +154,7 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 				t.Errorf("Lookup of what is not listed = %+v, %v", c, err)
 			}
 
-			p.Runtime.SetPodFault("db", fault) // it was inspected before
+			p.Runtime.SetPodFault("db", fault) // the pod was inspected before
 			p.Runtime.Set("db", "postgres=exited job2=exited:137:OOMKilled new=running /d=running")
 			kit.Relist(3)
 			if c, err := p.Lookup(t.Context(), container("new")); err != nil || c.PodUID != "db" {

@@ -195,7 +195,7 @@ func (p *Pipeline) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if !p.running.Load() {
-		_ = p.Run(ctx) // it fails only if it was called meanwhile
+		_ = p.Run(ctx) // Run fails only if it was called meanwhile
 	}
 }
 

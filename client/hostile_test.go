@@ -263,7 +263,7 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		options pleg.SubscribeOptions
 		events  []pleg.Event
 		after   uint64 // 0: it asks for a replay
-		state   bool   // it asks for a replay too
+		state   bool   // the watch asks for a replay too
 	}{
 		{"an event", pleg.SubscribeOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4)}, 4, false},
 		{"a bookmark", pleg.SubscribeOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), mark(pleg.Bookmark, 7)}, 7, false},
@@ -298,7 +298,7 @@ func TestEveryOptionGoesWithEachRequest(t *testing.T) {
 	kit.Must(t, err)
 	want.Bookmarks = true // always: they keep the position
 	for n, got := range requestsOf(t, o, []pleg.Event{{Seq: 4, Type: pleg.ContainerDied, PodUID: "a"}}) {
-		if n == 1 { // it resumes after the event
+		if n == 1 { // the watch resumes after the event
 			want.Since, want.ResumeAfter = nil, &plegv1.Position{Epoch: "epoch", Seq: 4}
 		}
 		if !proto.Equal(got, want) {

@@ -96,7 +96,7 @@ type program struct {
 	kills      int
 
 	at    pleg.Position
-	since time.Time // when it stored the first position
+	since time.Time // the time at which the program stored its first position
 	state promises.State
 	died  map[pleg.ContainerID]bool
 }

@@ -95,7 +95,7 @@ func TestRequestsWithoutADaemon(t *testing.T) {
 			t.Errorf("Pods = %+v, %v", pods, err)
 		}
 		f.client.Close()
-		f.client.RequestRelist("a") // its goroutine ends: see TestMain
+		f.client.RequestRelist("a") // the goroutine of the request ends: see TestMain
 	})
 }
 

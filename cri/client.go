@@ -175,7 +175,7 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 			MinConnectTimeout: opts.ConnectTimeout + reconnectMax,
 		}),
 	}
-	target := url.URL{Scheme: "unix", Path: socket} // which may contain characters that a URL may not
+	target := url.URL{Scheme: "unix", Path: socket} // the path may contain characters that a URL may not
 	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
 

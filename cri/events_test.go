@@ -164,7 +164,7 @@ func TestFloodEndsWithItsContext(t *testing.T) {
 		hints := 0
 		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {
 			hints++
-			time.Sleep(time.Second) // all of it comes
+			time.Sleep(time.Second) // the whole burst comes
 			cancel()
 		})
 		if hints != 1 || status.Code(err) != codes.Canceled {

@@ -103,7 +103,7 @@ func (c *Client) listPortions(ctx context.Context, all *lists, l *list, request 
 		switch {
 		case status.Code(err) == codes.NotFound:
 		case isTooLarge(err) && known != nil && known.item.sandbox: // large annotations
-			l.include(known) // it exists; a sandbox that no list has shown yet must not count as gone
+			l.include(known) // the sandbox exists; if no list has shown it yet, it must not count as gone
 		case isTooLarge(err) && part.id == "":
 			if err := c.listPortions(ctx, all, l, part.request); err != nil {
 				return err

@@ -19,7 +19,7 @@ const askWithin, askAgain = time.Second, time.Minute
 // unlistedSandbox is a sandbox that a container names and that is not listed.
 type unlistedSandbox struct {
 	sandbox *item     // nil if it is not known
-	asked   time.Time // when the runtime did not return it
+	asked   time.Time // the time at which the runtime did not return the sandbox
 }
 
 // forgetUnlisted forgets all sandboxes except the ones that these containers name.

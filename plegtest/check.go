@@ -248,7 +248,7 @@ func (c *check) disagrees(pod *pleg.Pod, status *pleg.PodStatus) (what string) {
 // used.
 func (c *check) stale(pods []*pleg.Pod) {
 	c.Helper()
-	const code = 113 // which nothing has
+	const code = 113 // no container has this exit code
 	for _, pod := range pods {
 		want, err := c.rt.PodStatus(c.ctx, pod, nil)
 		if err != nil || want == nil || slices.Contains(want.Containers, nil) || slices.Contains(want.Sandboxes, nil) {

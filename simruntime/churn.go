@@ -83,7 +83,7 @@ type churn struct {
 // pending is an action that follows from an earlier action: the restart of a container, or the
 // removal of a pod.
 type pending struct {
-	at     int // it is due once this number of actions is reached
+	at     int // the action is due once this number of actions is reached
 	podUID pleg.PodUID
 	id     pleg.ContainerID // of the container to restart, or empty
 }

@@ -73,7 +73,7 @@ func (c *calls) abandon(of subject, call *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inFlight[of] != call || call.abandoned {
-		return // it has just returned, or another caller waited for it
+		return // the call has just returned, or another caller waited for it
 	}
 	call.abandoned = true
 	c.abandoned++

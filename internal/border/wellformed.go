@@ -29,8 +29,8 @@ type items struct {
 	mu sync.Mutex
 	// good is the newest list of all pods if nothing of it was malformed, otherwise empty.
 	good []*pleg.Pod
-	// uids are the pods of the newest list, owners the pods of its ids, before the owners of the list
-	// before it. The maps are kept so that their memory is used again.
+	// uids are the pods of the newest list, owners the pods of its ids, before the owners of the
+	// previous list. The maps are kept so that their memory is used again.
 	uids           map[pleg.PodUID]struct{}
 	owners, before owners
 	told           map[badItem]struct{}

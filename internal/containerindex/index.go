@@ -173,7 +173,7 @@ func newContainer(id pleg.ContainerID, e entry) lookup.Container {
 	}
 	if status := e.pod.Container(id); status != nil {
 		c.ContainerStatus = *status
-		if !e.removedAt.IsZero() { // its end may not have been seen
+		if !e.removedAt.IsZero() { // the end of the container may not have been seen
 			c.State = pleg.StateExited
 		}
 		return c

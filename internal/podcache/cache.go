@@ -58,7 +58,7 @@ type entry struct {
 // is the newest, so that the next one, which names the pods that still wait, ends it for all others
 // without touching them.
 type behind struct {
-	listing uint64 // its number; 0 once an inspection as new as the listing has ended
+	listing uint64 // the number of the listing; 0 once an inspection as new as the listing has ended
 	pod     *pleg.Pod
 	since   time.Time // the time of the first listing since the pod was last covered
 }

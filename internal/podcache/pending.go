@@ -47,7 +47,7 @@ func (c *Cache) Waiting() Waiting {
 			w.First = append(w.First, c.pendingOf(c.order[looked].uid, e))
 		}
 	}
-	c.order = c.order[looked-len(w.First):] // those between no longer wait and are not looked at again
+	c.order = c.order[looked-len(w.First):] // the pods between no longer wait and are not looked at again
 	for n, p := range w.First {
 		c.order[n] = wait{p.UID, p.Since}
 	}

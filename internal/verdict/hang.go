@@ -25,7 +25,7 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	for _, f := range DefaultLimits.pods(s) {
 		found[f.PodUID] = f.advised(s).Completed(s.At)
 	}
-	many := len(lostEnds(s)) >= manyPods                                   // which is the runtime's trouble
+	many := len(lostEnds(s)) >= manyPods                                   // many lost ends are one trouble of the runtime
 	for _, stuck := range slices.Backward(nodestate.Of(s.Details).Stuck) { // of several, the longest
 		if stuck.Shim != nil || !many {
 			found[stuck.UID] = Stuck(stuck, s.At).Completed(s.At)

@@ -293,7 +293,7 @@ func TestOf(t *testing.T) {
 		"everything is very slow": {func(s *pleg.Status) {
 			s.InspectionTook, s.Relist.Took = 20*time.Second, 6*time.Second
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
-			for n := range 8 { // they end
+			for n := range 8 { // these inspections end
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
 			}
 		}, "WARNING: the runtime is slow since 11:00 (60m): the list of all pods takes up to 6.0s; half of the inspections take 20s or longer", "CPU and disk"},

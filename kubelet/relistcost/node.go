@@ -95,7 +95,7 @@ func (n *node) change() {
 			if _, err := s.RestartContainer(pod.Containers[len(pod.Containers)-1].ID); err != nil { // the oldest
 				panic(err)
 			}
-			_ = s.PruneDead(pod.UID) // it is there
+			_ = s.PruneDead(pod.UID) // the pod exists
 			n.next++
 		}
 	})
@@ -104,7 +104,7 @@ func (n *node) change() {
 // ListPodSandbox implements the CRI. It begins each relist.
 func (n *node) ListPodSandbox(ctx context.Context, _ *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	n.change()
-	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{}} // all are; unfiltered, the answer is encoded bytes
+	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{}} // all are ready; without a filter, bytes come
 	resp, err := n.RuntimeServiceServer.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
 	for i, s := range resp.GetItems() {
 		if n.projection {

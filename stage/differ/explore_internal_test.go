@@ -39,7 +39,7 @@ var smallWorlds = map[string]struct {
 func TestSmallWorldsCopyAll(t *testing.T) {
 	fields.Require(t, machine{}, "records absent early queue quarantines doubts backlog lives",
 		"moved found taken",     // for the report of waiting pods, see survivors_test.go
-		"streamUp expectations", // they only cause lists
+		"streamUp expectations", // expectations only cause lists
 		"now do")                // of a step in progress
 	fields.Require(t, record{}, "phase old current asked named found unseen next sent need held replaced urgent asksEnd until owes listed",
 		"uid") // the same in all
@@ -185,7 +185,7 @@ func (w *world) clone() *world {
 	m.backlog.open = slices.Clone(m.backlog.open)
 	m.lives.told = maps.Clone(m.lives.told)
 	m.lives.removed = removed{maps.Clone(m.lives.removed.last), maps.Clone(m.lives.removed.before)}
-	m.expectations = expectations{waits: make(map[one]*expectation)} // they only cause lists
+	m.expectations = expectations{waits: make(map[one]*expectation)} // expectations only cause lists
 	return &c
 }
 

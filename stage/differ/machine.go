@@ -18,7 +18,7 @@ type machine struct {
 	early []observation
 
 	queue []*record // pods that wait for an inspector
-	moved time.Time // when a change was last accepted, or ended
+	moved time.Time // the time at which a change was last accepted, or ended
 	// found is the time at which the last pod of the queue was found, taken when a change was last
 	// accepted.
 	found, taken time.Time

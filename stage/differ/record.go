@@ -24,7 +24,7 @@ const (
 	settled    phase = iota // the log contains the newest answer
 	queued                  // next waits for a slot
 	inspecting              // sent is at the inspector
-	failed                  // its inspection failed; if it is held, next is its retry after the next answer
+	failed                  // the inspection failed; if the pod is held, next is its retry after the next answer
 	leaving                 // the pod is gone, sent is at the inspector
 )
 
@@ -33,7 +33,7 @@ type need uint8
 
 const (
 	none  need = iota
-	again      // its last inspection failed
+	again // the last inspection failed
 	fresh      // a request: every status is fetched
 )
 
@@ -93,7 +93,7 @@ type todo struct {
 	relist  bool          // the pod is to be listed again
 	found   bool          // the answer shows a change
 	enqueue bool          // next waits for a slot
-	dequeue bool          // it no longer waits
+	dequeue bool          // the pod no longer waits for a slot
 	cancel  bool          // nobody waits for the inspection
 	release bool          // out of quarantine
 	touch   bool          // the cache contains the newest answer

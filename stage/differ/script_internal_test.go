@@ -663,7 +663,7 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 	m.step(accepted{first}, start.Add(400*time.Millisecond))
 	want(400*time.Millisecond+patience-1, "2")
 	want(400*time.Millisecond+patience, "4")
-	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // it has not ended
+	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // the inspection has not ended
 	want(400*time.Millisecond+patience, "4")
 	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
 	want(800*time.Millisecond+patience-1, "2")

@@ -41,7 +41,7 @@ func (m *machine) failed(rec *record, s stage.Settled) {
 				"nextTry", held.NextTry.Sub(m.now), "err", s.Err,
 			})
 		}
-	case rec.held: // it does not hang any more: the next answer is enough
+	case rec.held: // the pod does not hang any more: the next answer is enough
 		m.quarantines.wait(rec, m.now)
 	}
 }

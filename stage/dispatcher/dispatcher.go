@@ -153,7 +153,7 @@ func (d *Dispatcher) append(o stage.Outcome) {
 	for _, ev := range o.Events {
 		counter := d.metrics.events[ev.Type]
 		if counter == nil {
-			continue // it only causes an inspection
+			continue // this event only causes an inspection
 		}
 		counter.Inc()
 		d.last.newest++

@@ -232,7 +232,7 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 	for field, o := range map[string]pleg.SubscribeOptions{
 		"Name":      {Name: "bad\xff"}, // not valid in a metric label
 		"printable": {Name: "red\x1b[31m"},
-		"After":     {After: pleg.Position{Seq: 475}}, // it may be of another pipeline
+		"After":     {After: pleg.Position{Seq: 475}}, // the number may be of another pipeline
 		"exclude":   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
 		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
 		"selector":  {Filter: pleg.Filter{Selector: "a in"}},

@@ -24,7 +24,7 @@ type fact struct {
 	uid, id string
 	what    pleg.EventType
 	app     string
-	minute  int // when it happened, see [happened]
+	minute  int // the time of the change, see [happened]
 	last    bool
 }
 
@@ -77,7 +77,7 @@ func TestSmallLogsCopyAll(t *testing.T) {
 	fields.Require(t, position{}, "at seq gap missed pods")
 	fields.Require(t, bookmark{}, "seq current", "behind") // no pod lags behind here
 	fields.Require(t, counts{}, "gaps missed")
-	fields.Require(t, logWorld{}, "d readers appended marks stopped synced marked", "steps leaves left") // they follow, or stay
+	fields.Require(t, logWorld{}, "d readers appended marks stopped synced marked", "steps leaves left") // these fields follow from the others, or stay
 	fields.Require(t, logReader{}, "options sub asks placed began left ended last newest since gap state syncs mark missed")
 }
 
@@ -139,21 +139,21 @@ type logWorld struct {
 	appended uint64 // facts
 	marks    int
 	stopped  bool
-	synced   uint64   // where the first mark came
-	marked   []uint64 // where each mark came
+	synced   uint64   // the number at which the first mark came
+	marked   []uint64 // the numbers at which the marks came
 }
 
 // logReader is a subscriber, with the events that it must have got.
 type logReader struct {
 	options pleg.SubscribeOptions
 	sub     *Subscription // nil before it comes
-	asks    bool          // it waits for a position
+	asks bool // the reader waits for a position
 	placed  bool          // the loop has given it a position, once at least
-	began   bool          // it has read
+	began   bool          // the reader has begun to read
 	left    bool
 	ended   bool
 
-	last   uint64   // it got all wanted events up to this number, or a Gap for them
+	last   uint64   // the reader got all wanted events up to this number, or a Gap for them
 	newest uint64   // the last event that was appended when it got its position
 	since  uint64   // up to this number it wants only events since a time
 	gap    string   // the reason of the Gap that must come first

@@ -11,7 +11,7 @@ import (
 type entry struct {
 	event  pleg.Event
 	labels map[string]string
-	at     time.Duration // when it was published, see [Dispatcher.now]
+	at     time.Duration // the time of its publication, see [Dispatcher.now]
 }
 
 // state is the readers' view of the log. It never changes: the loop publishes another state.

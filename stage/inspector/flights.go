@@ -122,7 +122,7 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 	for _, f := range s.all {
 		switch {
 		case f.over(now):
-			return nil // it leaves its slot soon
+			return nil // the cancelled inspection leaves its slot soon
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
 		case oldest == nil:

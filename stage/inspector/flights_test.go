@@ -80,7 +80,7 @@ func TestHungInspectionsTakeNoSlots(t *testing.T) {
 			if f.accepts(one("hung-more")) {
 				t.Errorf("%s: more than %d began", step, slots)
 			}
-			f.gone <- stage.Change{UID: "gone"} // it needs no slot
+			f.gone <- stage.Change{UID: "gone"} // a pod that is gone needs no slot
 			if s := f.end(); s.UID != "gone" {
 				t.Errorf("%s: settled %+v, want the removed pod", step, s)
 			}

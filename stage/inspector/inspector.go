@@ -36,7 +36,7 @@ type Cache interface {
 type Options struct {
 	Runtime Runtime
 	Cache   Cache
-	// Inspectors is the number of pods inspected at once, and of the extra slots while
+	// Inspectors is the number of pods inspected at once, and also the number of extra slots while
 	// inspections hang; at least 1.
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer; positive.

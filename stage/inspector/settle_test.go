@@ -41,7 +41,7 @@ func TestCancelledInspection(t *testing.T) {
 			if tc.overtaken {
 				f.do(one("quick"))
 			}
-			for len(f.settled) > 0 { // it hangs
+			for len(f.settled) > 0 { // an inspection hangs
 				<-f.settled
 			}
 			tc.cancel.UID = "a"

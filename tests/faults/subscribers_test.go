@@ -95,7 +95,7 @@ func (a *audience) watch(o pleg.SubscribeOptions, see func(pleg.Event)) *kit.Sub
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := a.service.Watch(ctx, request)
 	kit.Must(t, err)
-	_, err = stream.Header() // it is sent once the subscription exists
+	_, err = stream.Header() // the header is sent once the subscription exists
 	kit.Must(t, err)
 	s := kit.NewSubscriber(see, cancel)
 	go func() {

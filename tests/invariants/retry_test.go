@@ -53,7 +53,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 				}
 				return ctx.Err()
 			})
-			time.Sleep(timeout + wait + timeout) // it has hung twice
+			time.Sleep(timeout + wait + timeout) // the pod has hung twice
 			for time.Until(p.Look().Quarantined[0].NextTry) < 6*time.Second {
 				time.Sleep(time.Second)
 			}

@@ -66,7 +66,7 @@ func TestVerdictAfterAHang(t *testing.T) {
 		thaw := make(chan struct{})
 		p.Runtime.SetInspectFault(func(context.Context) error {
 			<-thaw
-			time.Sleep(700 * time.Millisecond) // it works on the inspections that waited
+			time.Sleep(700 * time.Millisecond) // the runtime works on the inspections that waited
 			return nil
 		})
 		for _, uid := range kit.UIDs(8) {

@@ -18,7 +18,7 @@ import (
 // all events, and a history records the changes of the runtime.
 type Simulation struct {
 	*Pipeline
-	Memory  // where the runtime serves
+	Memory  // the socket of the runtime
 	Node    *simruntime.Runtime
 	Client  *cri.Client
 	History *promises.History
@@ -26,7 +26,7 @@ type Simulation struct {
 	t           testing.TB
 	stream      promises.Stream
 	subscriber  *Subscriber
-	corrections *Subscriber // which a replay includes in the events
+	corrections *Subscriber // a replay includes the corrections in the events
 	stopServing func() error
 }
 

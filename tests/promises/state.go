@@ -64,7 +64,7 @@ func (s *State) wants(p Pod, c Container) bool { return s.Wants == nil || s.Want
 func (s *State) look(uid pleg.PodUID, status *pleg.PodStatus, err error) {
 	switch {
 	case errors.Is(err, pleg.ErrUnknownPod):
-		status = &pleg.PodStatus{UID: uid} // it is gone
+		status = &pleg.PodStatus{UID: uid} // the pod is gone
 	case err != nil:
 		s.set(uid, s.pods[uid])
 		s.unsure[uid] = true

@@ -86,7 +86,7 @@ func TestReplayOfRecording(t *testing.T) {
 // more lists, because the first may have begun before.
 func awaitRecordedLists(ctx context.Context, file string) error {
 	lists := func() int {
-		text, _ := os.ReadFile(file) // it may not exist yet
+		text, _ := os.ReadFile(file) // the file may not exist yet
 		return bytes.Count(text, []byte(`Containers","`))
 	}
 	before := lists()

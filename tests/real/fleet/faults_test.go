@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 			}
 		}},
 		{name: "dead path", o: fieldOptions{behind: true}, within: 30 * time.Second, fault: func(f *field) {
-			f.relay.strand() // it no longer passes anything, without an end of the connection
+			f.relay.strand() // the relay passes nothing any more, without an end of the connection
 			f.a.steps(20)
 		}},
 		// Heartbeats come, as from a server that follows the leader and does not get the leader's
@@ -79,7 +79,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{name: "the node's own message late", o: fieldOptions{a: agentOptions{limits: fleet.Limits{MaxAge: 3 * shortLived.MaxAge}}}, within: 10 * time.Second, fault: func(f *field) {
 			<-f.relay.holdAt("node-a.= ")
-			time.Sleep(7 * time.Second) // its agent has given it up
+			time.Sleep(7 * time.Second) // the agent has given up its message
 			f.relay.release()
 			f.a.steps(1)
 		}},

@@ -263,7 +263,7 @@ func watchFrom(t *testing.T, url string, o fleet.WatchOptions, had []fleet.Event
 				return
 			}
 			c.stall.Lock()
-			c.stall.Unlock() //nolint:staticcheck // it only waits
+			c.stall.Unlock() //nolint:staticcheck // the lock is only a way to wait
 			c.mu.Lock()
 			c.last = time.Now()
 			if ev.Type == pleg.Gap {

@@ -79,7 +79,7 @@ func TestFullStreamHasRoomAgain(t *testing.T) {
 			}
 			b.steps(30)
 			configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
-			c.within(80 * time.Second) // it is asked again after a minute
+			c.within(80 * time.Second) // a full server is asked again after a minute
 			if got := c.gapsSoFar(); got > 1 {
 				t.Errorf("%d gaps, want the first one of the node", got)
 			}
@@ -308,7 +308,7 @@ func TestResumeWithAHole(t *testing.T) {
 			at, next := f.newest(), stateOf(t, streamAt(t, f.server.URL)).LastSeq+1
 			f.a.steps(5)
 			f.converges()
-			f.a.stop() // it would replace the message
+			f.a.stop() // the agent would replace the message
 			spoil(t, f.server.URL, next)
 			c := watch(t, f.server.URL, fleet.WatchOptions{After: &at}, f.a)
 			c.eventually(func() error {
@@ -335,7 +335,7 @@ func TestPositionsInAReplayOfAHole(t *testing.T) {
 			f.converges()
 		}
 	}
-	f.a.stop() // it would publish the removed message again
+	f.a.stop() // the agent would publish the removed message again
 	own, err := stream.GetLastMsgForSubject(t.Context(), "pleg.v2.test_example.node-a.>")
 	kit.Must(t, err)
 	kit.Must(t, stream.DeleteMsg(t.Context(), removed))
@@ -370,7 +370,7 @@ func TestFirstPosition(t *testing.T) {
 	f := startField(t, fieldOptions{})
 	f.steps(10)
 	f.converges()
-	f.a.stop() // they would publish the removed messages again
+	f.a.stop() // the agents would publish the removed messages again
 	f.b.stop()
 	events, _, _ := f.got()
 	var there []fleet.Position

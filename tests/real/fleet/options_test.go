@@ -88,7 +88,7 @@ func TestPublisherOptionsAct(t *testing.T) {
 		"Logger": {func(o *fleet.PublisherOptions) { o.Cluster, o.Logger = "c9", log.Logger() }, func(*fleet.Publisher, *simNode) error {
 			if !strings.Contains(log.String(), "publishing again") {
 				if strings.Contains(log.String(), "fewer than 3 servers") && !strings.Contains(log.String(), "cannot publish") {
-					_ = js.DeleteStream(t.Context(), "pleg-v2-c9") // it begins again
+					_ = js.DeleteStream(t.Context(), "pleg-v2-c9") // the publisher begins again
 				}
 				return fmt.Errorf("the log is %q", log.String())
 			}

@@ -65,7 +65,7 @@ func TestVerdicts(t *testing.T) {
 	status.Store(&well)
 	shows("ok", "", "")
 	a.stop()
-	shows("warning", "node silent", "") // it ended normally
+	shows("warning", "node silent", "") // the agent ended normally
 }
 
 // Each row of a pod says that its inspection hangs, or that nobody publishes for its node, and these

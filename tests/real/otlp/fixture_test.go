@@ -56,7 +56,7 @@ func (a *agent) printed() (events []pleg.Event) {
 	a.t.Helper()
 	for line := range strings.Lines(a.events.String()) {
 		if !strings.HasSuffix(line, "\n") {
-			break // it is being written
+			break // the last line is being written
 		}
 		var ev pleg.Event
 		if err := json.Unmarshal([]byte(line), &ev); err != nil {

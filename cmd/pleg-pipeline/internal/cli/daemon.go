@@ -233,7 +233,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, part := range append(d.parts, d.pipe.Run) {
 		parts.Go(func() error { return part(ctx) })
 	}
-	_ = parts.Wait() // their errors are causes of ctx
+	_ = parts.Wait() // the error of a part is already the cause of ctx
 	return context.Cause(ctx)
 }
 

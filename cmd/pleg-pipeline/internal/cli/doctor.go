@@ -224,7 +224,7 @@ func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 	case err != nil:
 		line += err.Error()
 		err = exit(ExitUsage)
-	case r.Denied() != nil: // which says nothing about the node
+	case r.Denied() != nil: // a denied permission says nothing about the node
 		line += r.Denied().Summary
 		err = exit(ExitUsage)
 	case r.Healthy():

@@ -218,7 +218,7 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 
 // sayReach prints the time of the daemon's oldest event, if earlier ones were requested.
 func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) {
-	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // which prints no marks
+	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // -o name prints no marks
 		return
 	}
 	for ev, err := range from.Events(ctx, pleg.SubscribeOptions{Name: c.options.Name, Since: time.Unix(1, 0)}, nil) {

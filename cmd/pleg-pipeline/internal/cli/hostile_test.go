@@ -99,7 +99,7 @@ func runHostile(t *testing.T, daemon string, args []string) {
 		process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) }
 	}
 	go func() { code <- cli.Execute(ctx, process) }()
-	ended, unhealthy := false, args[0] == "doctor" // it has no runtime
+	ended, unhealthy := false, args[0] == "doctor" // the doctor has no runtime
 	watched := watchFor
 	if args[0] == "top" {
 		watched = watchTop

@@ -81,7 +81,7 @@ func (c *podsCommand) run(ctx context.Context) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() != nil {
 			sayReplayed(ctx, out)
-			return nil // it was interrupted
+			return nil // the command was interrupted
 		}
 		return err
 	})

@@ -268,7 +268,7 @@ func TestRunWaitsForASocket(t *testing.T) {
 	simulated.stopAndWait(t)
 }
 
-// TestRunBoundsClients connects a client more than each flag allows.
+// TestRunBoundsClients connects one client more than each flag allows.
 func TestRunBoundsClients(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)

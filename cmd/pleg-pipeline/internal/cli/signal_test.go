@@ -118,7 +118,7 @@ func TestSecondSignalKills(t *testing.T) {
 		}
 		err := p.cmd.Wait()
 		if err == nil {
-			continue // it ended before it printed anything
+			continue // the program ended before it printed anything
 		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {

@@ -231,7 +231,7 @@ func requireSame(t *testing.T, test trouble) {
 			want, _, _ = strings.Cut(want, " (")
 		case surface == "doctor --fleet": // contains the number of nodes, and nothing about other pods
 			want, _, _ = strings.Cut(strings.Replace(want, ": ", ": 1 of 1 nodes; node-a: ", 1), "; the other")
-		case surface == "pods" && test.before != nil: // it waits for the first list, and says so
+		case surface == "pods" && test.before != nil: // "pods" waits for the first list, and says so
 			want, _, _ = strings.Cut(want, " (")
 		case strings.HasPrefix(rest, "shop/web-0") && (surface == "pods" || surface == "top"):
 			state := "hung"
@@ -332,7 +332,7 @@ func (m *machine) Lstat(name string) (fs.FileInfo, error)              { return 
 func (m *machine) sockets() ([]host.Socket, error)                     { return m.Load().Sockets() }
 func (m *machine) usage(path string) (used, inodes float64, err error) { return m.Load().Usage(path) }
 
-// reporting is a runtime that reports more.
+// reporting is a runtime with an additional report.
 type reporting struct {
 	*host.Runtime
 	also pleg.Report

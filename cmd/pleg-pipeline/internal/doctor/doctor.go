@@ -177,7 +177,7 @@ func merged(daemon pleg.Status, own *pleg.Status) pleg.Status {
 			n.Stuck = append(n.Stuck, found)
 		}
 	}
-	if len(ours.Unread) > 0 { // which names a process that the daemon may not see
+	if len(ours.Unread) > 0 { // ours name a process that the daemon may not see
 		known := n.Unread
 		n.Unread = slices.Clone(ours.Unread)
 		if len(known) > 0 {

@@ -171,7 +171,7 @@ func (m *measurement) summarize(load *Load) {
 	})
 	for _, width := range widths {
 		took := m.sweeps[width]
-		if len(took) == 0 { // it was interrupted
+		if len(took) == 0 { // the measurement was interrupted
 			break
 		}
 		slices.Sort(took)

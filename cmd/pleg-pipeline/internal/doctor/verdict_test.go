@@ -71,7 +71,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			}
 			o.Watch += 500 * time.Millisecond // between two lists
 			r := doctor.Examine(t.Context(), o)
-			if r.Verdict != test.want || len(r.Findings) > 1 { // its containers are slow because the runtime is
+			if r.Verdict != test.want || len(r.Findings) > 1 { // the containers are slow because the runtime is slow
 				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
 			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") {

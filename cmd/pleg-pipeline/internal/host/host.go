@@ -91,7 +91,7 @@ func (w *Watcher) Report(r *pleg.Report) {
 		}
 		unread, n.Disk = n.Unread, w.disk.Load()
 	})
-	if silent := w.silent.Load(); silent != nil && len(unread) == 0 { // which would name the client
+	if silent := w.silent.Load(); silent != nil && len(unread) == 0 { // unread names the client
 		r.Troubles = append(r.Troubles, *silent)
 	}
 	for _, of := range []*atomic.Pointer[[]pleg.Trouble]{&w.ready, &w.sizes, &w.counts} {
@@ -151,7 +151,7 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 	loops.Go(func() error {
 		return each(ctx, listsPeriod, func(now time.Time) {
 			sizes, found, err := lists(ctx, runtime)
-			if err != nil { // which the lists of the pipeline show
+			if err != nil { // the lists of the pipeline show this error
 				w.sizes.Store(nil)
 				return
 			}

@@ -44,7 +44,7 @@ type reader struct {
 func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unread) {
 	before := r.seen
 	r.seen = make(map[uint32]reader)
-	sockets, _ := r.o.Sockets() // none if they are not known
+	sockets, _ := r.o.Sockets() // nil if the sockets are not known
 	path := realPath(strings.TrimPrefix(r.o.Endpoint, "unix://"))
 	for _, s := range sockets {
 		if s.Unread == 0 || s.Path == "" || realPath(s.Path) != path {
@@ -120,7 +120,7 @@ func owners(proc fs.FS, inodes ...uint32) map[uint32]int {
 // clients returns the processes that are connected to the runtime, except this one, as far as they are
 // known.
 func clients(o Options) (names []string) {
-	sockets, _ := o.Sockets() // none if they are not known
+	sockets, _ := o.Sockets() // nil if the sockets are not known
 	var inodes []uint32
 	path := realPath(strings.TrimPrefix(o.Endpoint, "unix://"))
 	for _, s := range sockets {

@@ -63,7 +63,7 @@ func (o *Options) hidden(r *http.Request) error {
 	}
 	config, err := readWebConfig(o.WebConfig)
 	switch {
-	case err != nil: // it may name files
+	case err != nil: // err may name files
 		return errors.New("pods are not served: the web configuration cannot be read")
 	case r.TLS == nil:
 		return errors.New(others + "encryption: the --web-config needs a tls_server_config, from the start of this server")

@@ -65,8 +65,8 @@ func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slo
 	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
-	var due time.Time                         // when a file is to be written; zero if none is
-	last := make(map[verdict.Cause]time.Time) // when each cause was last a problem
+	var due time.Time                         // the time at which to write a file; zero for none
+	last := make(map[verdict.Cause]time.Time) // the time at which each cause was last a problem
 	good := false                             // the verdict has been good once
 	for {
 		select {

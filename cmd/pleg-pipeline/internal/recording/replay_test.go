@@ -184,7 +184,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 				}
 				got := replayed(t, data, test.options, 0)
 				forgetErrors(want, got)
-				want.events, got.events = nil, nil // it saw only the last containers
+				want.events, got.events = nil, nil // the replay shows only the last containers
 				got.requireEqual(t, want)
 			})
 		})

@@ -26,10 +26,10 @@ type Server struct {
 	recording *Recording
 
 	mu    sync.Mutex
-	zero  time.Time      // when the time of the recording was 0
+	zero  time.Time      // the wall time at which the time of the recording was 0
 	next  int            // the round that comes next
 	shown round          // the round before that
-	asked [2]bool        // which lists of it have been asked for
+	asked [2]bool        // the lists of the round that have been asked for
 	given map[string]int // how many answers to each question are used up
 }
 

@@ -40,7 +40,7 @@ func (p *pidfds) Follow(pid int) (err error) {
 // Forget implements [Follower].
 func (p *pidfds) Forget(pid int) {
 	if fd, ok := p.fds[pid]; ok {
-		_ = unix.Close(fd) // which also removes it from the epoll
+		_ = unix.Close(fd) // this also removes the process from the epoll
 		delete(p.fds, pid)
 	}
 	if len(p.fds) == 0 && p.epoll != 0 {

@@ -166,7 +166,7 @@ func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnI
 		w.askLost(ctx, runtime, now)
 	}
 	w.readStates(hanging(status, pods), now)
-	var idle []*shim // which do not run
+	var idle []*shim // the shims that do not run
 	for _, pid := range w.order {
 		if w.shims[pid].process != nil {
 			idle = append(idle, w.shims[pid])
@@ -253,7 +253,7 @@ func (w *Watcher) noteEnds(now time.Time) {
 			if c.first != pid {
 				continue
 			}
-			if s := w.shims[c.shim]; s != nil { // it may have been one of an exec
+			if s := w.shims[c.shim]; s != nil { // an exec may have started the process
 				s.children = nil
 				c.first = w.childIn(s, id)
 			}

@@ -25,9 +25,9 @@ type model struct {
 	loaded bool // whether there is a state
 	pods   map[pleg.PodUID]*pod
 	feed   []fleet.Event // oldest first
-	err    error         // why the state is not known
+	err    error         // the reason why the state is not known
 
-	disconnected string // why there are no events; empty if connected
+	disconnected string // the reason why there are no events; empty if connected
 
 	filter  string
 	editing bool   // whether keys go into the filter

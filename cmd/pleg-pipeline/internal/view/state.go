@@ -64,7 +64,7 @@ func (p *Pod) judge() {
 	switch {
 	case p.Finding != nil:
 		p.State = cmp.Or(stateOf[p.Finding.Cause], Failed)
-		if p.State == Hung && p.Finding.Severity == verdict.Warning { // it may be over soon
+		if p.State == Hung && p.Finding.Severity == verdict.Warning { // the hang may be over soon
 			p.State = Slow
 		}
 	case s == nil:

@@ -48,7 +48,7 @@ var cniPlugins = []string{"bridge", "host-local", "loopback"}
 // Options are the settings of a lab.
 type Options struct {
 	// DiskSize is the size in bytes of two file systems in memory for containerd's
-	// root and state, which [Lab.FillDisk] fills. If zero, they are folders.
+	// root and state, which [Lab.FillDisk] fills. If zero, root and state are folders.
 	DiskSize int64
 }
 
