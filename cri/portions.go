@@ -48,9 +48,10 @@ type portion struct {
 	id      string
 }
 
-// portions divides a request whose answer is too large: for sandboxes by state, READY first, so that
-// a sandbox that stops meanwhile is in the second list, too; for containers by sandbox, and then by
-// state; and then into single ones, of which the id is known.
+// portions divides a request whose answer is too large. A list of sandboxes is divided by state,
+// READY first, so that a sandbox that stops meanwhile is in the second list, too. A list of
+// containers is divided by sandbox, and then by state. The last step asks for each known sandbox or
+// container by its id.
 func (l *lists) portions(request proto.Message) (parts []portion) {
 	sandbox := func(id string, f *runtimeapi.PodSandboxFilter) {
 		parts = append(parts, portion{&runtimeapi.ListPodSandboxRequest{Filter: f}, id})

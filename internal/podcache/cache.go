@@ -302,7 +302,8 @@ func (c *Cache) lastAsOf(e *entry) time.Time {
 	return e.lastAsOf
 }
 
-// listed returns the pod as listings show it if that is not inspected yet, or nil.
+// listed returns the pod in the newest listing if that listing does not cover the pod, otherwise
+// nil.
 func (c *Cache) listed(e *entry) *pleg.Pod {
 	if e.err != nil || c.isPending(e) {
 		return e.behind.pod

@@ -204,7 +204,7 @@ func TestScripts(t *testing.T) {
 }
 
 // However many containers events have announced since the start, the next one is reported, and no memory is
-// kept for those before.
+// kept for earlier containers.
 func TestLivesOfALongTime(t *testing.T) {
 	steps := []string{"list a=running; inspect; ok"}
 	for n := range maxHeard {

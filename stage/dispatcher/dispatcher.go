@@ -78,7 +78,7 @@ func New(o Options) (*Dispatcher, error) {
 	return d, err
 }
 
-// Epoch names this dispatcher's sequence numbers. Every dispatcher makes its own.
+// Epoch names this dispatcher's sequence numbers. Every dispatcher makes its own epoch.
 func (d *Dispatcher) Epoch() string { return d.epoch }
 
 // Position returns the position of the newest published event. It does not block.

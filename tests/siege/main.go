@@ -173,7 +173,7 @@ func judgeReaders(readers []*reader) error {
 		if reader.Told > 0 {
 			sum.told++
 		}
-		sum.ended += max(0, reader.Ended-1) // the siege ends the last one
+		sum.ended += max(0, reader.Ended-1) // the end of the siege ends the last stream
 		sum.events += reader.Events
 		sum.lost += reader.Lost
 		sum.repeated += reader.Repeated

@@ -121,7 +121,7 @@ func TestStreamGetsFull(t *testing.T) {
 	c.hasGaps(gaps)
 }
 
-// A stream that is nearly full is a warning, before it refuses something.
+// A stream that is nearly full is a warning, before it refuses messages.
 func TestNearlyFullStreamIsAWarning(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
