@@ -99,7 +99,7 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 	calls, callCtx := errgroup.WithContext(ctx)
 	defer func() { _ = calls.Wait() }() // also if the list of containers panics
 	calls.Go(func() error { return c.listWhole(callCtx, l.sandboxes) })
-	// On this goroutine: another has to grow its stack at each relist.
+	// On this goroutine: another one would have to grow its stack at each relist.
 	if err := c.listWhole(callCtx, l.containers); err != nil {
 		calls.Go(func() error { return err }) // ends the list of sandboxes, unless that failed first
 	}

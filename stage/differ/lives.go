@@ -91,7 +91,7 @@ func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
 }
 
 // overlooked adds the containers that an answer showed running or exited, if neither the log nor the
-// inspection contains that, and the next answer does not show it.
+// inspection contains this state, and the next answer does not show it.
 func (l *lives) overlooked(u *unseen, v view, next *pleg.Pod) {
 	each(v.shown, func(c *pleg.Container, sandbox bool) {
 		if kindOf(c.State) < running || max(kindIn(v.old, c.ID), kindIn(v.sent, c.ID), kindIn(next, c.ID)) >= running {

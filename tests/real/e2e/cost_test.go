@@ -24,8 +24,8 @@ const (
 	maxCallsByPolling = 1.2
 )
 
-// A change costs few calls of the runtime, also in a pod of 20 containers. How long after the runtime's
-// event its own arrives depends on the machine, and is only logged.
+// A change costs few calls of the runtime, also in a pod of 20 containers. The time from the runtime's
+// event to the event of the program depends on the machine, and is only logged.
 func TestCostOfChange(t *testing.T) {
 	for name, beside := range map[string]int{"small pods": 1, "pods of 20 containers": 19} {
 		t.Run(name+" by polling", func(t *testing.T) { costOfChangeByPolling(t, beside) })

@@ -24,7 +24,7 @@ as a job that runs each hour.`
 
 func newFleet(p Process) *cobra.Command {
 	forget := &forgetCommand{manageCommand: manageCommand{process: p}}
-	cmd := &cobra.Command{Use: "fleet", Short: "Create or clean up what is on a NATS server"}
+	cmd := &cobra.Command{Use: "fleet", Short: "Create or clean up the data on a NATS server"}
 	cmd.AddCommand(
 		newCommand(&createCommand{manageCommand: manageCommand{process: p}}, &cobra.Command{
 			Use: "create", Short: "Create the stream of a cluster", Long: createLong,

@@ -126,7 +126,7 @@ func (f *Figures) addStatus(s pleg.Status) {
 	f.Inspector.Hung, _ = CountHung(s)
 }
 
-// Slots says how many inspections are in flight, of the slots, and which of them take long. Hung
+// Slots says how many of the slots are taken, and which inspections take long. Hung
 // inspections do not count towards the bound, so there may be more.
 func Slots(s pleg.Status) string {
 	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Inspectors), s.Inspectors)

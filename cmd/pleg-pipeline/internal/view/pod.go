@@ -17,7 +17,7 @@ type Pod struct {
 	Node      string `json:"node,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
-	// State is one of [States], the worst that fits. Severity says how bad that is.
+	// State is one of [States], the worst that fits. Severity says how bad the state is.
 	State    string           `json:"state"`
 	Severity verdict.Severity `json:"severity,omitempty"`
 	IPs      []string         `json:"ips,omitempty"`
