@@ -86,8 +86,8 @@ func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 // GetNewerThan returns the pod's status, as [Cache.Get] does, as soon as an observation of the pod
 // that began after t has been applied. A listing that shows the pod unchanged or gone is such an
 // observation; a listing that shows a change is applied once the pod has been inspected. It blocks
-// until then, until ctx ends, and then returns the cause of ctx, or until [Cache.Close], and then
-// returns [pleg.ErrStopped].
+// until then. It returns the cause of ctx if ctx ends first, and [pleg.ErrStopped] if [Cache.Close]
+// is called first.
 func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error) {
 	c.mu.Lock()
 	if c.freshness(c.entries[uid]).After(t) {

@@ -65,7 +65,7 @@ var advice = map[Cause]string{
 		"(--maximum-dead-containers, pods that are never deleted)",
 	ListTooLarge:     "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
 	NetworkPlugin:    "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
-	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
+	Disk:             "free space (crictl rmi --prune), find the process that writes (iotop, pidstat -d), look for disk errors (dmesg)",
 	ClientNotReading: "find out why it does not read (ss -xp shows the clients of the runtime's socket), or end it" + waitsFor,
 	DaemonSilent:     "read its log (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and restart it (systemctl restart pleg-pipeline)",
 	NodeSilent:       "check whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",

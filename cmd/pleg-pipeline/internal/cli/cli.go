@@ -59,7 +59,7 @@ type Process struct {
 	Environ func() []string
 	// Dial connects to the socket of a daemon. If nil, the system does.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
-	// Terminal returns the screen of the command top. If nil, the one of this process.
+	// Terminal returns the screen of the command top. If nil, the screen of this process.
 	Terminal func() (tcell.Screen, error)
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.

@@ -13,14 +13,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-const createLong = `Create the stream of a cluster and the bucket of the agents on a NATS server
-("pleg-pipeline run --nats"), for agents that have no permission to do it, or with other
-limits than theirs.`
+const createLong = `Create the stream of a cluster and the bucket of the agents on a NATS server. An agent
+("pleg-pipeline run --nats") creates both by itself, unless it lacks the permission. This
+command can also set other limits than an agent does.`
 
-const forgetLong = `Remove the states and events of nodes that are gone from a NATS server, and tell it whoever
-watches. The server removes them too, once they are as old as the limit of the stream. A node
-whose agent still publishes is an error. --silent-for is for whom no node is to be named, such
-as a job that runs each hour.`
+const forgetLong = `Remove the states and events of nodes that are gone from a NATS server, so that watches
+learn that these nodes are gone. The server also removes this data by itself, once it is as
+old as the limit of the stream. A node whose agent still publishes is an error. Use
+--silent-for in place of names, such as in a job that runs each hour.`
 
 func newFleet(p Process) *cobra.Command {
 	forget := &forgetCommand{manageCommand: manageCommand{process: p}}

@@ -117,8 +117,8 @@ func (p *Pod) Newest() []Container {
 }
 
 const (
-	// startsWithin is how long after the first container of a sandbox its last one is created: one
-	// that is created later is ephemeral, or has run again.
+	// startsWithin is the longest time between the creation of the first and the last container of
+	// a sandbox: a container that is created later is ephemeral, or has run again.
 	startsWithin = time.Minute
 	// restartsWithin is the longest time until a kubelet starts a container again that has ended.
 	restartsWithin = 6 * time.Minute
