@@ -143,7 +143,7 @@ func (t *table) add(raw []byte) error {
 }
 
 // addMalformed adds an incomplete item. The item exists, so addMalformed completes it
-// from the list before or, if it is new, from the kubelet's labels. If neither contains the data,
+// from the previous list or, if it is new, from the kubelet's labels. If neither contains the data,
 // the item is skipped. known is the item with its id in the previous list.
 func (t *table) addMalformed(it *item, known *knownItem) {
 	t.skipped = append(t.skipped, it.skipped(it.skip))

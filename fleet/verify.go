@@ -51,7 +51,7 @@ func (p *Publisher) verify(ctx context.Context) error {
 	return nil
 }
 
-// maxEnds bounds the pods in one look of missesAnEnd. The others wait for the next one.
+// maxEnds bounds the pods in one look of missesAnEnd. The other pods wait for the next look.
 const maxEnds = 100
 
 // missesAnEnd reports whether the message that a pod is gone was removed or overwritten: its older messages say that

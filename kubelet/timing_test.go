@@ -294,8 +294,8 @@ func (h *history) checkCallers() {
 	}
 }
 
-// checkEvents compares the events of both, and when the last one came. The pipeline may take a
-// quarter of the time of serial inspections, or the time of the longest.
+// checkEvents compares the events of both generators, and the times of their last events. The
+// pipeline may take a quarter of the time of serial inspections, or the time of the longest.
 func (h *history) checkEvents(listed time.Time) {
 	stock, ours := h.sides[0], h.sides[1]
 	for uid := range h.changes {

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pending returns the pods that wait for an inspection since the last listing or
-// longer, the longest wait first. It does not wait for the runtime.
+// Pending returns the pods that have waited for an inspection since the last listing or an earlier
+// one, the longest wait first. It does not wait for the runtime.
 func (c *Cache) Pending() []cache.Pending {
 	c.mu.Lock()
 	var pending []cache.Pending
@@ -90,7 +90,8 @@ func byWait(a, b cache.Pending) int {
 }
 
 // Uninspected returns the pods whose listed change has not been inspected successfully: their
-// inspection has failed, or they have waited for it since a time or longer. They have no order.
+// inspection has failed, or they have waited for it since a time or an earlier one. They have no
+// order.
 func (c *Cache) Uninspected(since time.Time) []*pleg.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -245,7 +245,7 @@ func TestExpectationsEnd(t *testing.T) {
 	}
 }
 
-// The events of a container that only CRI events have shown name it as they do.
+// The events of a container that only CRI events have shown use the names in those CRI events.
 func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 	s := play(t, "list a=running; inspect; ok")
 	h := hintOf("b=running")

@@ -49,7 +49,7 @@ type reader struct {
 	mark    *bookmark // the last mark that was passed on
 }
 
-// position is where a subscriber goes on.
+// position is the place in the log at which a subscriber continues.
 type position struct {
 	at, seq uint64 // the numbers of the last event that it has passed, and of the last published event
 	// gap is the reason of the Gap that comes first, if any, and missed its number of events.

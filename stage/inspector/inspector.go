@@ -73,7 +73,7 @@ type Inspector struct {
 	// pod. Each comes back by told.
 	waiting int
 	told    chan unsaid
-	// startedAt is the time at which Run began, answered State.Answered.
+	// startedAt is the time at which Run began, answered is the value of State.Answered.
 	startedAt, answered time.Time
 }
 

@@ -184,8 +184,8 @@ func TestLateFailuresRecoverSoon(t *testing.T) {
 	}
 }
 
-// Forty of a hundred pods hang. The others change every second: their events are never late, and neither are
-// lists.
+// Forty of a hundred pods hang. The other pods change every second: their events are never late, and neither
+// are lists.
 func TestHungPodsAreQuarantined(t *testing.T) {
 	const (
 		inspectors, hung, good = 8, 40, 60

@@ -24,7 +24,7 @@ import (
 // callTimeout bounds a call of an instance, which may be stopped.
 const callTimeout = time.Second
 
-// arrival is an event and when it came.
+// arrival is an event and the time at which it came.
 type arrival struct {
 	pleg.Event
 	at time.Time

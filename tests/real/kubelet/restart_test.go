@@ -137,7 +137,7 @@ func (tr *trial) churn(ctx context.Context, trials int) {
 	before := tr.usage()
 	tr.k.replace(trials)
 	victims.kill(tr.t)
-	pause(ctx, time.Second) // the kubelet is now in the middle of it
+	pause(ctx, time.Second) // the kubelet is now in the middle of the churn
 	tr.memory(ctx, "churn")
 	tr.restarts(fmt.Sprintf("churn: %d killed, %d pods replaced", killed, replaced), victims.restarts(ctx, tr.k))
 	await(ctx, tr.t, "replacement of pods", time.Second, func() bool {

@@ -1,6 +1,6 @@
 // Package cli is the program pleg-pipeline. Each command is in a file of its own; the command run
-// is in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain code
-// that several commands share.
+// is in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The other files contain
+// code that several commands share.
 package cli
 
 import (

@@ -64,7 +64,7 @@ func TestSignalsEndInOrder(t *testing.T) {
 		{syscall.SIGHUP, "hangup signal received after"},
 	} {
 		if signal.Ignored(test.signal) {
-			continue // the child inherits it, as under nohup
+			continue // the child inherits the ignored signal, as under nohup
 		}
 		p := spawn(t, "run", "--simulate=2")
 		out := bufio.NewReader(p.stdout)
