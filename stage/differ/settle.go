@@ -19,7 +19,7 @@ func (s settle) apply(m *machine) {
 	}
 	m.carryOut(rec, do)
 	switch {
-	case s.How == stage.Contradicted && rec.current != nil && !m.lives.kubelet(): // the kubelet believes it
+	case s.How == stage.Contradicted && rec.current != nil && !m.lives.kubelet(): // the kubelet believes such a status
 		m.doubts.add(rec, m.now)
 	case s.How == stage.Committed:
 		m.doubts.remove(rec)

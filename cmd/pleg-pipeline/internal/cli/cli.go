@@ -57,7 +57,7 @@ type Process struct {
 	// Environ returns all environment variables as NAME=VALUE. If nil, misspelt
 	// names are not found.
 	Environ func() []string
-	// Dial connects to the socket of a daemon. If nil, the system does.
+	// Dial connects to the socket of a daemon. If nil, it is the dialer of the system.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
 	// Terminal returns the screen of the command top. If nil, the screen of this process.
 	Terminal func() (tcell.Screen, error)
