@@ -147,7 +147,7 @@ type logWorld struct {
 type logReader struct {
 	options pleg.SubscribeOptions
 	sub     *Subscription // nil before it comes
-	asks bool // the reader waits for a position
+	asks    bool          // the reader waits for a position
 	placed  bool          // the loop has given it a position, once at least
 	began   bool          // the reader has begun to read
 	left    bool

@@ -35,7 +35,8 @@ authenticate.
 Each flag may also be set by an environment variable, such as
 PLEG_PIPELINE_RELIST_PERIOD for --relist-period (for --socket,
 PLEG_PIPELINE_RUN_SOCKET), or by a line of --config-file. OpenTelemetry's variables
-count, too. More flags only tune: --print-config prints all, and docs/operations.md explains them.`
+count, too. More flags only tune: --print-config prints all, and docs/operations.md
+explains them.`
 
 const runExample = `  # try it without a runtime
   pleg-pipeline run --simulate
