@@ -41,7 +41,7 @@ func (rt *Runtime) RemovePod(uid pleg.PodUID) (err error) {
 type Population struct {
 	Pods       int // Pods to add.
 	Containers int // Containers is the number of containers in each pod.
-	Exited     int // Exited is the number of these that have exited, with code 0.
+	Exited     int // Exited is the number of these containers that have exited, with code 0.
 	Dead       int // Dead is the number of earlier, exited attempts of each container.
 }
 

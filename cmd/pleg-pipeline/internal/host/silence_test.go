@@ -65,8 +65,8 @@ func (s *announced) RecvMsg(any) error {
 	}
 }
 
-// TestSilence uses a runtime on which a start waits. It is asked for its events, and must announce what
-// changes.
+// TestSilence uses a runtime on which a start waits. The runtime is asked for its events, and must
+// announce changes.
 func TestSilence(t *testing.T) {
 	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
 	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7)"

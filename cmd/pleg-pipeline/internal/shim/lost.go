@@ -101,8 +101,8 @@ var (
 	// plainBinaries the runtimes among them that keep the processes of a container in its cgroup.
 	plainTypes    = map[string]bool{"io.containerd.runc.v1": true, "io.containerd.runc.v2": true, "io.containerd.runtime.v1.linux": true}
 	plainBinaries = map[string]bool{"": true, "runc": true, "crun": true, "youki": true, "nvidia-container-runtime": true}
-	// plainHandlers are the handlers that do so unless their name misleads. The name alone is not
-	// enough: the default may be any runtime.
+	// plainHandlers are the handlers of such runtimes, unless their name misleads. The name alone
+	// is not enough: the default may be any runtime.
 	plainHandlers = map[string]bool{"": true, "runc": true, "crun": true}
 )
 

@@ -196,7 +196,7 @@ func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 	}
 }
 
-// Every key edits the filter or scrolls, as far as there is something.
+// Every key edits the filter or scrolls, as far as there are rows.
 func TestEditAndScroll(t *testing.T) {
 	var all []view.Pod
 	for n := range 30 {
