@@ -33,7 +33,7 @@ type need uint8
 
 const (
 	none  need = iota
-	again // the last inspection failed
+	again      // the last inspection failed
 	fresh      // a request: every status is fetched
 )
 
