@@ -167,7 +167,8 @@ func TestIsFull(t *testing.T) {
 	}
 }
 
-// Three attempts find another leader soon; a server that is busy is not asked ever faster.
+// Three short attempts find another leader soon; later ones get longer, so that a busy server is
+// not asked too often.
 func TestPatience(t *testing.T) {
 	for i, want := range []time.Duration{5, 5, 5, 10, 20, 40, 60, 60} {
 		if got := (&patience{unanswered: i}).timeout(); got != want*time.Second {
@@ -176,8 +177,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// Which messages are sent together: a Gap begins a batch, a single server gets a row unless other nodes publish, and
-// after a refusal the next event is tried alone.
+// The messages that are sent together: a Gap begins a batch, a single server gets single messages in a row unless
+// other nodes publish, and after a refusal the next event is tried alone.
 func TestSize(t *testing.T) {
 	for name, tt := range map[string]struct {
 		queue    string // e is an event, g a Gap, s the other messages of a replay
@@ -185,7 +186,7 @@ func TestSize(t *testing.T) {
 		alone    bool
 		follows  bool
 		crowded  int
-		sent     int // of the queue, as a row
+		sent     int // messages of the queue that are in flight, not in a batch
 		want     int
 		batch    bool
 	}{

@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// listed are the types of the values.
+// listed are the types of the values that a list returns.
 var listed = map[string]bool{
 	"k8s.io/cri-api/pkg/apis/runtime/v1.Container": true, "k8s.io/cri-api/pkg/apis/runtime/v1.PodSandbox": true,
 	"k8s.io/cri-api/pkg/apis/runtime/v1.ContainerMetadata": true, "k8s.io/cri-api/pkg/apis/runtime/v1.PodSandboxMetadata": true,

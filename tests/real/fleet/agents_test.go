@@ -38,7 +38,7 @@ func (f *field) publishes(a *agent) {
 }
 
 // Of two agents of one node, the newer one publishes and the older one waits. When the newer agent
-// has ended, the older goes on: at once, or when the lease has expired.
+// has ended, the older agent continues: at once, or when the lease has expired.
 func TestTwoAgentsOfOneNode(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -125,7 +125,7 @@ func TestRowWhileAnotherNodePublishes(t *testing.T) {
 	}
 }
 
-// An agent that ends after another one has taken its place does not change the lease of the other.
+// An agent that ends after another one has taken its place does not change the other agent's lease.
 func TestEndOfAnOldAgent(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})

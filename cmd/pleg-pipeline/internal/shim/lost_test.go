@@ -181,8 +181,8 @@ func (r *verboseRuntime) Invoke(ctx context.Context, _ string, _, answer any, _ 
 	return nil
 }
 
-// TestDuringAnEnd uses a container that ends while the daemon begins: the runtime says so at the next
-// question, and nothing is lost.
+// TestDuringAnEnd uses a container that ends while the daemon begins: the runtime reports the end at
+// the next question, and no end is lost.
 func TestDuringAnEnd(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": 1500 * time.Millisecond, "later": time.Minute} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type node struct {
 	steady bool
 }
 
-// Open hides that a file can be read again: it would be the old file.
+// Open returns a file without the method that reads it again: that would read the old content.
 func (n *node) Open(name string) (fs.File, error) {
 	n.opened.Add(1)
 	f, err := n.files.Load().Open(name)
@@ -210,7 +210,7 @@ func TestStuck(t *testing.T) {
 			}
 			began := time.Now()
 			n.set(test.trouble)
-			if name == "and an end" { // which is seen first
+			if name == "and an end" { // the end is seen first
 				n.set(map[int][]string{10: shimIn("S")})
 				pass(1)
 			}
@@ -260,7 +260,7 @@ func TestStuck(t *testing.T) {
 				if got := w.Stuck(); len(got) > 0 || n.asked.Load() == asked {
 					t.Errorf("without a list since the shim continued: %+v, %d lists requested", got, n.asked.Load()-asked)
 				}
-			} else if len(test.want) > 0 && test.want[0].Shim == stopped { // it continues, and reports the end later
+			} else if len(test.want) > 0 && test.want[0].Shim == stopped { // the shim continues, and reports the end later
 				for _, state := range []string{"R", "D", "S"} {
 					n.set(map[int][]string{10: shimIn(state)})
 					pass(1)
