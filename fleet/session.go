@@ -176,7 +176,7 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 // answer, or the time to beat.
 func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 	if p.sent == 0 && len(p.queue) > 0 || p.followable() {
-		if err := p.send(p.sent > 0); err != nil {
+		if err := p.send(); err != nil {
 			return err
 		}
 	}
@@ -199,12 +199,10 @@ func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 		p.acknowledged(n, ack.Sequence)
 		p.sent, p.parts = p.sent-n, p.parts[1:]
 		p.late.Reset(p.timeout())
-		if p.works(ctx); len(p.queue) > 0 && p.sent == 0 {
-			return p.send(true)
-		}
+		p.works(ctx)
 		return nil
 	case err := <-failed:
-		if p.row && refusal(err) == jetstream.JSErrCodeStreamWrongLastSequence {
+		if p.row && refusal(err) == wrongLastMessage {
 			p.crowded = crowdedFor
 			return p.settle(ctx)
 		}

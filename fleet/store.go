@@ -123,6 +123,8 @@ const (
 	tooLarge        jetstream.ErrorCode = 10054
 	noRoomInStream  jetstream.ErrorCode = 10077
 	incompleteBatch jetstream.ErrorCode = 10176
+	// wrongLastMessage refuses the rest of a row.
+	wrongLastMessage jetstream.ErrorCode = 10070
 )
 
 // refusal returns the code of the server's refusal; 0 if it is none.
