@@ -101,7 +101,7 @@ func TestRowWhileAnotherNodePublishes(t *testing.T) {
 		}
 		return nil
 	})
-	sprung := r.holdAt("Nats-Expected-Last-Msg-Id: ") // the second message of the row
+	sprung := r.holdAt(`"seq":2,`) // within the second message of the row
 	close(source.begin)
 	<-sprung
 	_, err := js.Publish(t.Context(), "pleg.v2.test_example.node-b.=", []byte("{}"))
