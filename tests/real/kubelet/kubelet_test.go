@@ -124,15 +124,7 @@ func (k *kubelet) removePod(name string) {
 }
 
 // stop ends the kubelet. Its pods stay; the lab removes them.
-func (k *kubelet) stop() {
-	_ = k.Stop()
-	if dir := os.Getenv("KUBELET_E2E_LOGS"); dir != "" {
-		if text, err := os.ReadFile(k.path("log")); err == nil {
-			name := strings.ReplaceAll(k.t.Name(), "/", "-") + "-" + filepath.Base(k.binary) + "-" + filepath.Base(k.dir) + ".log"
-			_ = os.WriteFile(filepath.Join(dir, name), text, 0o600)
-		}
-	}
-}
+func (k *kubelet) stop() { _ = k.Stop() }
 
 // unmount removes the volumes of pods, so that the folder can be deleted.
 func (k *kubelet) unmount() {

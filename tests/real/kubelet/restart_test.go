@@ -112,12 +112,22 @@ func (tr *trial) restartKubelet(ctx context.Context, size int) {
 	tr.requireSame(ctx, "the restart of the kubelet", before, nil)
 }
 
+// span is how long the idle node is measured, as KUBELET_E2E_SPAN says.
+func span(t *testing.T) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(cmp.Or(os.Getenv("KUBELET_E2E_SPAN"), "20s"))
+	kit.Must(t, err)
+	return d
+}
+
 // idle measures a span in which nothing changes.
 func (tr *trial) idle(ctx context.Context) {
 	pause(ctx, settleTime)
 	before, began := tr.usage(), time.Now()
 	pause(ctx, span(tr.t))
-	tr.share("idle", before, time.Since(began))
+	used, took := tr.usage().since(before), time.Since(began)
+	tr.add("idle: CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/took.Seconds())
+	tr.add("idle: CPU of the runtime (% of a core)", 100*used.runtime.Seconds()/took.Seconds())
 	tr.memory(ctx, "idle")
 }
 

@@ -71,7 +71,7 @@ func table(title string, kinds []string, results map[string]*result, cell func(s
 	return out.String()
 }
 
-// sideBySide is the table of TestSideBySide and TestCPU.
+// sideBySide is the table of TestSideBySide.
 func sideBySide(results map[string]*result) string {
 	title := fmt.Sprintf("%s, %d static pods: median, maximum", lab.DefaultRuntime(), pods)
 	return table(title, kinds, results, func(v []float64) string {

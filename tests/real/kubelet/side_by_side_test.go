@@ -37,7 +37,6 @@ const (
 	together = 30 // killed at the same time
 	beside   = 3  // killed while the shim of another pod hangs
 	down     = 3  // killed while the runtime is down
-	slowly   = 10 // killed at the same time while the runtime is slow
 )
 
 // withEvents is the end of the kinds of kubelets with the gate EventedPLEG on.
@@ -48,17 +47,6 @@ const (
 
 // kinds are the kinds in KUBELET_E2E_KINDS, or all.
 var kinds = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock stock+events small-step both-steps pipeline pipeline+events"))
-
-// steps are the steps in KUBELET_E2E_STEPS, or all.
-var steps = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_STEPS"), "idle churn kill shim manifests brief restart slow"))
-
-// span is how long the idle node and the churn are measured, as KUBELET_E2E_SPAN says.
-func span(t *testing.T) time.Duration {
-	t.Helper()
-	d, err := time.ParseDuration(cmp.Or(os.Getenv("KUBELET_E2E_SPAN"), "20s"))
-	kit.Must(t, err)
-	return d
-}
 
 // runs is the number in KUBELET_E2E_RUNS.
 func runs(t *testing.T, otherwise int) int {
@@ -120,37 +108,26 @@ type trial struct {
 	k *kubelet
 	// used is the number of pods whose containers were killed.
 	used int
-	// briefs is the number of pods that lived 5 s.
-	briefs int
 }
 
 func measure(t *testing.T, kind string, r *result) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
-	tr := startTrial(ctx, t, kind, r)
-	pause(ctx, settleTime)
-	step(ctx, "kill", tr.killContainers)
-	step(ctx, "shim", tr.hangShim)
-	step(ctx, "manifests", tr.changeManifests)
-	r.count(tr.k.errors())
-	step(ctx, "brief", tr.shortLived)
-	step(ctx, "restart", tr.restartRuntime)
-	if n := tr.k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
-		t.Errorf("%v events were discarded", n)
-	}
-	step(ctx, "slow", tr.slowRuntime)
-}
-
-// startTrial returns once all pods run. The trial ends with the test.
-func startTrial(ctx context.Context, t *testing.T, kind string, r *result) *trial {
-	t.Helper()
 	l, bin := startLab(ctx, t)
 	tr := &trial{result: r, t: t, l: l, k: newKubelet(t, bin, kind, pods)}
 	tr.k.start(l.Endpoint(), l.CgroupParent())
 	r.seconds("all pods run after", await(ctx, t, "start of all pods", 100*time.Millisecond, func() bool {
 		return len(running(ctx, l)) == pods
 	}))
-	return tr
+	pause(ctx, settleTime)
+	tr.killContainers(ctx)
+	tr.hangShim(ctx)
+	tr.changeManifests(ctx)
+	r.count(tr.k.errors())
+	tr.restartRuntime(ctx)
+	if n := tr.k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
+		t.Errorf("%v events were discarded", n)
+	}
 }
 
 // startLab runs a runtime until the test ends, and returns the folder of the kubelets.
@@ -166,21 +143,6 @@ func startLab(ctx context.Context, t *testing.T) (l *lab.Lab, bin string) {
 		}
 	})
 	return l, bin
-}
-
-// step runs a step if it was chosen.
-func step(ctx context.Context, name string, run func(context.Context)) {
-	if slices.Contains(steps, name) {
-		run(ctx)
-	}
-}
-
-// share adds the part of a core that was used since before, and returns the CPU time.
-func (tr *trial) share(what string, before usage, d time.Duration) usage {
-	used := tr.usage().since(before)
-	tr.add(what+": CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/d.Seconds())
-	tr.add(what+": CPU of the runtime (% of a core)", 100*used.runtime.Seconds()/d.Seconds())
-	return used
 }
 
 // next returns the names of n pods whose containers have not been killed.
@@ -265,27 +227,6 @@ func (tr *trial) restartRuntime(ctx context.Context) {
 	tr.restarts("killed while the runtime is down, since its restart", v.restarts(ctx, tr.k))
 	tr.requireSame(ctx, "the restart of the runtime", before, v)
 	tr.restarts("one killed after that", tr.oneByOne(ctx, down))
-}
-
-// slowRuntime restarts the kubelet with a proxy in front of the runtime, which then
-// serves one inspection at a time.
-func (tr *trial) slowRuntime(ctx context.Context) {
-	before := running(ctx, tr.l)
-	tr.k.stop()
-	p, endpoint := startProxy(ctx, tr.t, tr.l.Endpoint())
-	tr.k.start(endpoint, tr.l.CgroupParent())
-	names := tr.next(slowly)
-	await(ctx, tr.t, "statuses after a restart of the kubelet", 100*time.Millisecond, func() bool {
-		statuses := tr.k.statuses(ctx)
-		return !slices.ContainsFunc(names, func(name string) bool { return runningID(statuses[name]) == "" })
-	})
-	pause(ctx, 5*time.Second)
-	tr.requireSame(ctx, "a restart of the kubelet", before, nil)
-	p.slow.Store(true)
-	v := choose(ctx, tr.t, tr.l, names...)
-	v.kill(tr.t)
-	tr.restarts(fmt.Sprintf("%d killed together, one status call served at a time", slowly), v.restarts(ctx, tr.k))
-	p.slow.Store(false)
 }
 
 // requireSame fails the test if a container has been replaced, except the victims.
