@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -324,6 +325,28 @@ func TestProbesBetweenLists(t *testing.T) {
 	})
 }
 
+// A list or a probe that the end of Run cuts has not failed.
+func TestEndOfRunFailsNothing(t *testing.T) {
+	for name, prober := range map[string]pleg.Prober{"a list": nil, "a probe": probe(plegtest.Hang)} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := plegtest.New()
+			f := newFixtureWith(t, rt, prober, time.Minute, 10)
+			f.sleepUntil(time.Second)
+			if prober == nil {
+				rt.SetListFault(plegtest.Hang)
+				f.lister.RelistNow()
+			}
+			f.sleepUntil(3 * time.Second)
+			if f.lister.Status().Started.IsZero() {
+				t.Error("nothing is in progress")
+			}
+			_ = f.stop() // kit.Run reports the error
+			f.logged.RequireLines(t, 0, "relist failed")
+			kit.RequireMetric(t, f.metrics, 0, "pleg_relist_errors_total")
+		})
+	}
+}
+
 // After a break, a list that lacks every pod is believed once a second list says so.
 func TestListThatLacksEveryPod(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -351,6 +374,11 @@ func TestListThatLacksEveryPod(t *testing.T) {
 			rt.SetListFault(nil)
 			rt.Remove("a")
 			f.sleepUntil(2500 * time.Millisecond)
+			counted := 0.0 // the metrics count what is believed
+			if tc.breaks {
+				counted = 1
+			}
+			kit.RequireMetric(t, f.metrics, counted, "pleg_running_containers", "running")
 			if tc.back {
 				rt.Set("a", "c=running")
 			}
