@@ -372,7 +372,7 @@ func TestTimesAreCut(t *testing.T) {
 			if same := tc.at.Equal(tc.want) && name != "a zone of three days" && name != "after it in a zone"; same != (got == status && pods[0] == pod) {
 				t.Errorf("copied: %t, %t; want copies only of what is cut", got != status, pods[0] != pod)
 			}
-			if !pod.Containers[1].CreatedAt.Equal(tc.at) || !status.Sandboxes[0].CreatedAt.Equal(tc.at) {
+			if !pod.Containers[1].CreatedAt.Equal(tc.at) || !status.Containers[1].CreatedAt.Equal(tc.at) || !status.Sandboxes[0].CreatedAt.Equal(tc.at) {
 				t.Error("what the runtime returned was changed")
 			}
 		})
@@ -382,14 +382,14 @@ func TestTimesAreCut(t *testing.T) {
 // A malformed item is logged once, and again if it comes back after a list without one.
 func TestUIDThatIsNotUTF8IsLogged(t *testing.T) {
 	log := new(bytes.Buffer)
-	bad := []*pleg.Pod{{UID: "a\xff"}}
+	good, bad := []*pleg.Pod{{UID: "a"}}, []*pleg.Pod{{UID: "a\xff"}}
 	pods := bad
 	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
 		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	kit.Must(t, err)
-	for n, lines := range []int{1, 1, 1, 2} {
-		if pods = bad; n == 2 {
-			pods = []*pleg.Pod{{UID: "a"}}
+	for n, lines := range []int{1, 1, 1, 2, 2, 3} {
+		if pods = bad; n == 2 || n == 4 {
+			pods = good
 		}
 		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0] != pods[0] {
 			t.Errorf("list %d is %v, %v, want the pod", n, words(got), err)
