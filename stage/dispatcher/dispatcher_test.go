@@ -373,6 +373,9 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			if err := <-relisted; err != nil {
 				t.Errorf("the caller got %v", err)
 			}
+			if f.synced.Seq != 3 {
+				t.Errorf("synced after event %d, want 3", f.synced.Seq)
+			}
 			got, _ := read(t, s)
 			if words := wordsOf(got); words != "a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {
 				t.Errorf("got %q of %v", words, got)
