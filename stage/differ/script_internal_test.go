@@ -380,6 +380,61 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 	})
 }
 
+// announcing is a cache that calls a function once, when a listing is applied.
+type announcing struct {
+	Cache
+	announce func()
+}
+
+func (c *announcing) Observe(time.Time, []*pleg.Pod) {
+	if announce := c.announce; announce != nil {
+		c.announce = nil
+		announce()
+	}
+}
+
+// A list that comes after an event finds it, although the loop may take either first.
+func TestEventsComeBeforeALaterList(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			cache := new(announcing)
+			d, err := New(Options{Cache: cache, RelistPeriod: time.Second, Inspectors: 1, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ticks stage.Ticks
+			empty := func() stage.Listing {
+				return stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}, StreamUp: true}
+			}
+			listings, observations, ends := make(chan stage.Listing, 1), make(chan stage.Observation), make(chan stage.Settled)
+			gone, ended := make(chan stage.Change, 1), make(chan error)
+			cache.announce = func() {
+				d.Announce(Announcement{hintOf("a=running"), ticks.Next()})
+				listings <- empty()
+			}
+			listings <- empty()
+			go func() {
+				ended <- d.Run(listings, observations, ends, Outputs{Inspect: make(chan stage.Change), Gone: gone, Marks: make(chan stage.Mark)})
+			}()
+			synctest.Wait()
+			select {
+			case c := <-gone:
+				if got := wordsOf(c.Events); got != "Started(a) Died(a) Removed(a)" {
+					t.Errorf("got %s", got)
+				}
+			default:
+				t.Error("the list has overtaken the event")
+			}
+			close(listings)
+			close(observations)
+			close(ends)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func play(t *testing.T, steps string) *script {
 	t.Helper()
 	s := &script{now: time.Unix(1000, 0)}
