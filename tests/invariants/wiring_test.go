@@ -399,6 +399,14 @@ func TestBetweenTwoLists(t *testing.T) {
 		if got := r.Cache().GetRemoved("short"); got == nil || got.ExitCode != 7 {
 			t.Errorf("GetRemoved = %+v, want the status of the hint", got)
 		}
+		runtime.AnnounceHint(pleg.Hint{
+			UID: "a", Container: "other", State: pleg.StateExited,
+			Others: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, ExitCode: 9}},
+		})
+		synctest.Wait()
+		if got := r.Cache().GetRemoved("c"); got == nil || got.ExitCode != 9 {
+			t.Errorf("GetRemoved = %+v, want the status of the hint: the cache says that the container runs", got)
+		}
 		if pods, _, err := r.Pods(t.Context(), "b", "a", "b"); err != nil || len(pods) != 2 {
 			t.Errorf("Pods of two UIDs, one twice = %+v, %v", pods, err)
 		}
