@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -325,26 +324,18 @@ func TestProbesBetweenLists(t *testing.T) {
 	})
 }
 
-// A list or a probe that the end of Run cuts has not failed.
-func TestEndOfRunFailsNothing(t *testing.T) {
-	for name, prober := range map[string]pleg.Prober{"a list": nil, "a probe": probe(plegtest.Hang)} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			rt := plegtest.New()
-			f := newFixtureWith(t, rt, prober, time.Minute, 10)
-			f.sleepUntil(time.Second)
-			if prober == nil {
-				rt.SetListFault(plegtest.Hang)
-				f.lister.RelistNow()
-			}
-			f.sleepUntil(3 * time.Second)
-			if f.lister.Status().Started.IsZero() {
-				t.Error("nothing is in progress")
-			}
-			_ = f.stop() // kit.Run reports the error
-			f.logged.RequireLines(t, 0, "relist failed")
-			kit.RequireMetric(t, f.metrics, 0, "pleg_relist_errors_total")
-		})
-	}
+// A probe that the end of Run cuts has not failed.
+func TestProbeAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixtureWith(t, plegtest.New(), probe(plegtest.Hang), time.Minute, 10)
+		f.sleepUntil(3 * time.Second)
+		if f.lister.Status().Started.IsZero() {
+			t.Error("no probe is in progress")
+		}
+		_ = f.stop() // kit.Run reports the error
+		f.logged.RequireLines(t, 0, "relist failed")
+		kit.RequireMetric(t, f.metrics, 0, "pleg_relist_errors_total")
+	})
 }
 
 // After a break, a list that lacks every pod is believed once a second list says so.
