@@ -86,6 +86,13 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 			}
 			<-f.settled
 		}
+		f.runtime.SetInspectFault(plegtest.Fail(errInspect))
+		f.inspect <- change(3, plegtest.Pod("a", "c=running"))
+		synctest.Wait() // the inspector is blocked on the end
+		if _, err := f.cache.Get("a"); !errors.Is(err, errInspect) {
+			t.Errorf("the cache has %v before the failure is settled", err)
+		}
+		<-f.settled
 	})
 }
 
