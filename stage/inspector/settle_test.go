@@ -61,6 +61,13 @@ func TestCancelledInspection(t *testing.T) {
 			if _, err := f.cache.Get("a"); err != nil {
 				t.Errorf("the cache has %v, want the status", err)
 			}
+			answers := int64(1)
+			if tc.overtaken {
+				answers = 2
+			}
+			if n := f.answered.Load(); n != answers {
+				t.Errorf("%d inspections ended by themselves, want %d", n, answers)
+			}
 		})
 	}
 }
