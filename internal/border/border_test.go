@@ -221,13 +221,13 @@ func words(pods []*pleg.Pod) (words []string) {
 // and go.
 func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
 	shared := &pleg.Pod{UID: "b", Containers: []*pleg.Container{nil, {ID: "c"}, {}, {ID: "d"}, {ID: "d"}}}
-	log := &strings.Builder{}
+	reg, log := prometheus.NewRegistry(), &strings.Builder{}
 	r, err := border.New(fake{
 		list: func(context.Context) ([]*pleg.Pod, error) {
 			return []*pleg.Pod{shared}, nil
 		},
 		one: func(context.Context) (*pleg.Pod, error) { return shared, nil },
-	}, border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	}, border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil)), Metrics: instrument.Registry{Registerer: reg}})
 	kit.Must(t, err)
 	want := "[b  c  d]"
 	for range 3 {
@@ -241,6 +241,7 @@ func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n != 3 {
 		t.Errorf("%d lines for 3 items, want each once:\n%s", n, log)
 	}
+	kit.RequireMetric(t, reg, 3*6, "pleg_malformed_pods_total")
 }
 
 // The id of a container never moves: it stays in its pod for as long as that is listed.
