@@ -453,15 +453,16 @@ func TestHintHasOnlyFinalStatusesOfOthers(t *testing.T) {
 	sent := []*pleg.ContainerStatus{nil, {State: pleg.StateExited}, {ID: "e", State: pleg.StateRunning}, {ID: "c", State: pleg.StateExited}, final}
 	r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error {
 		hint(pleg.Hint{UID: "a", Container: "c", Others: sent})
+		hint(pleg.Hint{UID: "a", Container: "c", Others: slices.Clone(sent[:4])})
 		clear(sent) // the Runtime may use it again
 		return errBroken
 	}})
-	var got pleg.Hint
-	if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = h }); !errors.Is(err, errBroken) {
+	var got [][]*pleg.ContainerStatus
+	if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = append(got, h.Others) }); !errors.Is(err, errBroken) {
 		t.Errorf("error %v, want %v", err, errBroken)
 	}
-	if !slices.Equal(got.Others, []*pleg.ContainerStatus{final}) {
-		t.Errorf("the hint has %+v, want the final status of d", got.Others)
+	if len(got) != 2 || !slices.Equal(got[0], []*pleg.ContainerStatus{final}) || len(got[1]) > 0 {
+		t.Errorf("the hints have %+v, want the final status of d, and none", got)
 	}
 }
 
