@@ -114,22 +114,3 @@ func TestSlowLists(t *testing.T) {
 		})
 	}
 }
-
-// A list that began before the event of a start does not end that container, however late it comes.
-func TestListFromBeforeAStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		runtime := plegtest.New()
-		p := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, RelistPeriod: time.Hour})
-		runtime.Set("a", "c=running")
-		p.Start(t)
-		time.Sleep(time.Minute)
-		events := p.Events(t, 0)
-		runtime.SetListFault(plegtest.Delay(time.Second))
-		go func() { _ = p.RelistAll(t.Context()) }()
-		time.Sleep(time.Second / 2)
-		runtime.Set("a", "c=running d=running")
-		runtime.AnnounceHint(pleg.Hint{UID: "a", Container: "d", Name: "d", State: pleg.StateRunning})
-		time.Sleep(3 * time.Second)
-		kit.RequireEvents(t, events, "a", "Started(d)")
-	})
-}
