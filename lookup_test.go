@@ -72,6 +72,16 @@ func TestLookupWaits(t *testing.T) {
 			},
 			took: 0,
 		},
+		"its pod is known, another inspection hangs": {
+			after: func(p *kit.Pipeline) {
+				p.Runtime.Set("late", "/s=running")
+				kit.Relist(1)
+				p.Runtime.SetPodFault("other", plegtest.Hang)
+				p.Runtime.Set("other", "o=running")
+				p.Runtime.Set("late", "c=running /s=running")
+			},
+			took: 0,
+		},
 		"its inspection takes time": {
 			after: func(p *kit.Pipeline) {
 				p.Runtime.SetPodFault("late", plegtest.Delay(3*time.Second))

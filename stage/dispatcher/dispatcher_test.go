@@ -194,6 +194,7 @@ func TestThreeSpeeds(t *testing.T) {
 
 func TestReplayIsThePresentState(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
+		late := f.subscribe(t, pleg.SubscribeOptions{})
 		f.publish("b", "Created(c)")
 		for _, step := range []struct{ publish, replay string }{
 			{"Started(c)", "=b:Created(c) =a:Started(c) :Synced()"},
@@ -207,8 +208,17 @@ func TestReplayIsThePresentState(t *testing.T) {
 				requireRead(t, s, step.replay)
 			}
 		}
+		corrected := outcome("a", "Corrected(d)")
+		corrected.Events[0].Image = "of the correction"
+		f.in <- corrected
+		synctest.Wait()
 		f.remove("a", "Died(d) Removed(d)")
 		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Replay: true}), ":Synced()")
+		for got, _ := read(t, late); len(got) > 0; got = got[1:] {
+			if ev := got[0]; ev.ContainerID == "d" && ev.Image != "" {
+				t.Errorf("%+v is in the log, want what was published before the correction", ev)
+			}
+		}
 	})
 }
 
@@ -373,6 +383,9 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			}
 			if err := <-relisted; err != nil {
 				t.Errorf("the caller got %v", err)
+			}
+			if f.synced.Seq != 3 {
+				t.Errorf("synced after event %d, want 3", f.synced.Seq)
 			}
 			got, _ := read(t, s)
 			if words := wordsOf(got); words != "a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {

@@ -61,6 +61,13 @@ func TestCancelledInspection(t *testing.T) {
 			if _, err := f.cache.Get("a"); err != nil {
 				t.Errorf("the cache has %v, want the status", err)
 			}
+			answers := int64(1)
+			if tc.overtaken {
+				answers = 2
+			}
+			if n := f.answered.Load(); n != answers {
+				t.Errorf("%d inspections ended by themselves, want %d", n, answers)
+			}
 		})
 	}
 }
@@ -86,6 +93,13 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 			}
 			<-f.settled
 		}
+		f.runtime.SetInspectFault(plegtest.Fail(errInspect))
+		f.inspect <- change(3, plegtest.Pod("a", "c=running"))
+		synctest.Wait() // the inspector is blocked on the end
+		if _, err := f.cache.Get("a"); !errors.Is(err, errInspect) {
+			t.Errorf("the cache has %v before the failure is settled", err)
+		}
+		<-f.settled
 	})
 }
 

@@ -181,10 +181,12 @@ func TestGonePodHasItsLabels(t *testing.T) {
 	})
 }
 
-// The age of a lag is that of the first event that is not read.
+// The age of a lag is that of the first event that is not read. Only a subscriber that has not read for half a
+// minute is logged.
 func TestAgeOfALag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{})
+		var log kit.Log
+		p := kit.New(t, pipeline.Options{Logger: log.Logger()})
 		sub, err := p.Subscribe(pleg.SubscribeOptions{})
 		kit.Must(t, err)
 		p.StartBetweenLists(t)
@@ -199,6 +201,10 @@ func TestAgeOfALag(t *testing.T) {
 		kit.Relist(5)
 		if want := (pleg.Lag{Events: 1, Age: 4500 * time.Millisecond}); sub.Lag() != want {
 			t.Errorf("%+v, want %+v", sub.Lag(), want)
+		}
+		for lines, age := range []time.Duration{25 * time.Second, time.Minute} {
+			time.Sleep(age - sub.Lag().Age)
+			log.RequireLines(t, lines, "subscriber is not reading")
 		}
 	})
 }
