@@ -33,6 +33,9 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 					if ev.ContainerId == ev.GetPodSandboxStatus().GetId() {
 						what = "s "
 					}
+					if sandbox := ev.GetPodSandboxStatus(); (sandbox.GetCreatedAt() < 0) != (what+kind == "s DELETED") {
+						t.Errorf("%s%s has the sandbox %v, want the time of its creation in all events but the last", what, kind, sandbox)
+					}
 					seen[i] = append(seen[i], what+kind)
 				}
 			}()
