@@ -234,7 +234,9 @@ func TestSubscribe(t *testing.T) {
 			_, _ = early.Next(stopped) // its first read, from which on it gets all events
 			synctest.Wait()
 			f.change(pleg.PodUID(name), "c2=running")
-			if ev, err := early.Next(t.Context()); err != nil || ev.PodUID != pleg.PodUID(name) {
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if ev, err := early.Next(soon); err != nil || ev.PodUID != pleg.PodUID(name) {
 				t.Errorf("%s: after a read whose context had ended: %v, %v", name, ev, err)
 			}
 			early.Close()

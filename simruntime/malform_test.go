@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -89,6 +90,7 @@ func TestMalformedAnswers(t *testing.T) {
 func TestMalformedEventsOfOneClient(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Malform: simruntime.WrongID, Times: 1})
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Latency: time.Second, After: 1}) // it gets the same event later
 		var streams [2]cri.RuntimeService_GetContainerEventsClient
 		for i := range streams {
 			stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
