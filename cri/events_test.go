@@ -176,7 +176,7 @@ func TestFloodEndsWithItsContext(t *testing.T) {
 // The encoded fields that each of these messages gets in addition: the id, and the name in
 // the metadata. Go's encoder refuses text that is not UTF-8.
 var (
-	badID   = []byte{0x0a, 0x03, 'c', '1', 0xff} // which is not c1
+	badID   = []byte{0x0a, 0x02, 'c', 0xff}
 	badName = []byte{0x0a, 0x02, 'n', 0xff}
 )
 

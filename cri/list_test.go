@@ -101,10 +101,10 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	kubelets := badContainer(container("bad", "good", 1, 1))
 	kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
 	sandboxWith := func(field ...byte) []*runtimeapi.PodSandbox {
-		return []*runtimeapi.PodSandbox{withField(sandbox("c1\ufffd", "u9", 0, 1), field)}
+		return []*runtimeapi.PodSandbox{withField(sandbox("c\ufffd", "u9", 0, 1), field)}
 	}
 	containerWith := func(field ...byte) []*runtimeapi.Container {
-		return []*runtimeapi.Container{withField(container("c1\ufffd", "good", 1, 1), field)}
+		return []*runtimeapi.Container{withField(container("c\ufffd", "good", 1, 1), field)}
 	}
 	for _, tt := range []struct {
 		name       string

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
@@ -39,6 +40,27 @@ func TestRemovedPodDuringAHungInspection(t *testing.T) {
 			if own := f.cache.strangerTimes() > before; own != tc.own {
 				t.Errorf("after %v more the removed pod gets times of its own: %t, want %t", tc.wait, own, tc.own)
 			}
+		}
+	})
+}
+
+// A list that began before a relist of one pod, and ends after it, does not set the time of the pod back.
+func TestTimeOfAPodAfterAnOlderList(t *testing.T) {
+	runFixture(t, func(r *fakeRuntime) {
+		r.set("hung", "h1=running")
+		r.set("1", "c1=running")
+	}, func(f *fixture) {
+		f.runtime.slowLists(600 * time.Millisecond)
+		f.runtime.slow("hung", time.Minute) // so that the cache has a time for each pod
+		f.runtime.set("hung", "h1=exited")
+		f.wait(700 * time.Millisecond) // the list runs
+		f.runtime.slowLists(0)
+		f.pleg.RequestRelist(logr.Discard(), "1")
+		f.settle()
+		relisted := time.Now()
+		f.wait(500 * time.Millisecond)
+		if at, n := f.cache.newest("1"), f.cache.backwardSteps(); !at.Equal(relisted) || n > 0 {
+			t.Errorf("the time of the pod is %s, want %s; %d times went back", clockTime(at), clockTime(relisted), n)
 		}
 	})
 }
