@@ -227,7 +227,7 @@ func TestManyItemsAreRefused(t *testing.T) {
 		if err := next(2); err == nil || !strings.Contains(err.Error(), "more than 100 items") {
 			t.Errorf("%s: got %v, want an error", name, err)
 		}
-		for range 2 { // lists with other items that fail too
+		for range 3 { // lists with other items that fail too
 			table.startList()
 			if err := next(10 * most); err == nil {
 				t.Errorf("%s: a list with too many items was read", name)
@@ -235,6 +235,11 @@ func TestManyItemsAreRefused(t *testing.T) {
 		}
 		if len(table.items) > most+1 || len(table.skipped) > most+1 || len(table.known) > 2*most+2 {
 			t.Errorf("%s: %d items are kept, %d skipped, %d are known", name, len(table.items), len(table.skipped), len(table.known))
+		}
+		known := len(table.known) > 0
+		table.changed = false
+		if err := table.readList(nil); err != nil || len(table.items) > 0 || table.changed != known {
+			t.Errorf("%s: an empty list has %d items, %v, and is another than before: %v, want %v", name, len(table.items), err, table.changed, known)
 		}
 		if err := table.readList(pieces(duplicate)); err != nil || len(table.items) != 1 {
 			t.Errorf("%s: the next list has %d items, %v, want 1", name, len(table.items), err)

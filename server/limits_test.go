@@ -66,6 +66,15 @@ func TestTooManyCalls(t *testing.T) {
 		if _, err := health.Recv(); err != nil {
 			t.Errorf("a stream of the health service: %v", err)
 		}
+		for range 63 {
+			stream, err := healthv1.NewHealthClient(f.connect()).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+			kit.Must(t, err)
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{})
+		wantStatus(t, "one more call of the health service", err, codes.ResourceExhausted, "too many health calls: this server allows 64 at a time")
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
 		synctest.Wait()
@@ -162,12 +171,14 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 		if lists := runtime.Counts().PodLists; lists != 10 || refused != 40 {
 			t.Errorf("%d lists and %d refused of 50 requests at once, want 10 and 40", lists, refused)
 		}
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 40 {
-			t.Errorf("%v refused calls in the metrics, want 40", n)
+		_, err := c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{PodUid: "a"})
+		wantStatus(t, "a request", err, codes.ResourceExhausted, "too many lists of one pod: this server begins 10 a second")
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 41 {
+			t.Errorf("%v refused calls in the metrics, want 41", n)
 		}
 		time.Sleep(time.Second)
 		wantStatus(t, "a second later", ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}), codes.NotFound, pleg.ErrUnknownPod.Error())
-		err := ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
+		err = ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
 		wantStatus(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
 	})
 }

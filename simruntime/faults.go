@@ -165,24 +165,25 @@ type target struct {
 func (fs *faultSet) hit(rpc string, tgt target) (hits []*rule) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
-		if !r.matches(rpc, tgt) || !r.hits() {
-			return false
+	for _, r := range fs.rules {
+		if r.matches(rpc, tgt) && r.hits() {
+			hits = append(hits, r)
 		}
-		hits = append(hits, r)
-		// A rule with no calls left ends, but its hung calls continue to hang.
-		r.left--
-		return r.Times > 0 && r.left <= 0
-	})
+	}
 	return hits
 }
 
-// hits counts a matching call and reports whether the rule affects it.
+// hits counts a matching call and reports whether the rule affects it. A rule with no calls left stays
+// until it is removed: its hung calls go on then.
 func (r *rule) hits() bool {
-	if r.pass > 0 {
+	switch {
+	case r.pass > 0:
 		r.pass--
 		return false
+	case r.Times > 0 && r.left == 0:
+		return false
 	}
+	r.left--
 	return r.Probability == 0 || r.rng.Float64() < r.Probability
 }
 

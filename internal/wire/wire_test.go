@@ -113,6 +113,11 @@ func TestEveryFieldIsKept(t *testing.T) {
 	now := filled[pleg.Status](t)
 	now.Version, now.Details = "", filled[nodestate.State](t) // the version is beside the status
 	requireKept(t, now, wire.FromPipelineStatus, wire.ToPipelineStatus)
+	for field := range reflect.TypeFor[nodestate.State]().NumField() { // alone
+		var part nodestate.State
+		fillWith(t, reflect.ValueOf(&part).Elem().Field(field), "text")
+		requireKept(t, pleg.Status{Details: part}, wire.FromPipelineStatus, wire.ToPipelineStatus)
+	}
 	requireKept(t, pleg.Status{}, wire.FromPipelineStatus, wire.ToPipelineStatus)
 	requireKept(t, &pleg.Pod{ // as in a list
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
@@ -186,6 +191,9 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	}
 	var status pleg.PodStatus
 	fillWith(t, reflect.ValueOf(&status).Elem(), said)
+	for n := range 20 { // most entries are valid
+		status.Containers[0].Labels[fmt.Sprint("key-", n)] = "text"
+	}
 	m := sent(t, wire.FromStatus(&status))
 	c, sandbox := m.GetContainers()[0], m.GetSandboxes()[0]
 	for _, got := range []string{m.GetUid(), m.GetIps()[0], c.GetMessage(), c.GetLabels()["key"], sandbox.GetIps()[0], sandbox.GetAnnotations()["key"]} {
