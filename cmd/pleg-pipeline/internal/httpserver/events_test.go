@@ -81,8 +81,10 @@ func TestEventsRefusals(t *testing.T) {
 		{"?a;b", "", "semicolon"},
 	} {
 		answer := fetch(t, url+"/events"+test.query, "Last-Event-ID", test.id)
-		if text := body(t, answer); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, test.want) {
-			t.Errorf("%q %q = %d %q, want 400 and %q", test.query, test.id, answer.StatusCode, text, test.want)
+		if answer.StatusCode != http.StatusBadRequest { // a stream, whose body has no end
+			t.Errorf("%q %q = %d, want 400", test.query, test.id, answer.StatusCode)
+		} else if text := body(t, answer); !strings.Contains(text, test.want) {
+			t.Errorf("%q %q = 400 %q, want %q", test.query, test.id, text, test.want)
 		}
 	}
 }

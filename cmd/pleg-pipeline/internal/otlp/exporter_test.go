@@ -287,7 +287,7 @@ func TestStatusOfRejections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(receiver)
 		r.set(always(rejects))
-		e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0)}}}})
+		e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0)}}, pause: time.Second}})
 		kit.Must(t, err)
 		began := time.Now()
 		kit.Run(t, e.Run)
