@@ -201,8 +201,8 @@ func TestDuringAnEnd(t *testing.T) {
 func TestAsksNoBusyRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &verboseRuntime{}
-		n, w := many(20)
-		w = shim.New(shim.Options{Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}, Follower: n.followed})
+		n, _ := many(20)
+		w := shim.New(shim.Options{Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}, Follower: n.followed})
 		n.status.Store(&pleg.Status{At: time.Now(), Relist: pleg.RelistStatus{Failures: 1}})
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })
 		for _, asked := range []bool{false, true} {
