@@ -271,7 +271,7 @@ func TestRelistEnds(t *testing.T) {
 		_ = r.Stop()
 		requireRelisted(t, waiting, pleg.ErrStopped)
 		requireRelisted(t, relisting(t, r), pleg.ErrStopped)
-		log.RequireLines(t, 0, "relist failed") // it did not fail by itself
+		log.RequireLines(t, 0, "relist failed") // the list did not fail by itself
 	})
 }
 

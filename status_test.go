@@ -252,8 +252,8 @@ func (r hangingReporter) Report() pleg.Report {
 	return pleg.Report{}
 }
 
-// For a quarantined pod, the call of the attempt in flight is named. Between two attempts it is the
-// call of the last.
+// For a quarantined pod, the call of the attempt in flight is named. Between two attempts the call
+// of the last attempt is named.
 func TestCallOfAQuarantinedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()

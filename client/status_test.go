@@ -153,7 +153,7 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		future := time.Now().Add(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // they take all slots
+		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // these calls take all slots
 			c := f.newClient(nil)
 			for range server.DefaultMaxStreams {
 				waiting.Go(func() { _, _ = c.PodStatus(ctx, "a", future) })

@@ -89,7 +89,7 @@ func TestDaemonIsAway(t *testing.T) {
 		defer forbidden.Close()
 		all := calls(forbidden)
 		all["WaitSynced"] = forbidden.WaitSynced(t.Context())
-		for _, err := range forbidden.Watch(t.Context(), pleg.SubscribeOptions{}) { // it ends
+		for _, err := range forbidden.Watch(t.Context(), pleg.SubscribeOptions{}) { // the watch ends
 			all["Watch"] = errors.Join(all["Watch"], err)
 		}
 		if all["Watch"] == nil {

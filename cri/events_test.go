@@ -164,7 +164,7 @@ func TestFloodEndsWithItsContext(t *testing.T) {
 		hints := 0
 		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {
 			hints++
-			time.Sleep(time.Second) // all of it comes
+			time.Sleep(time.Second) // the whole burst comes
 			cancel()
 		})
 		if hints != 1 || status.Code(err) != codes.Canceled {
@@ -250,8 +250,8 @@ func TestEventsFromBefore(t *testing.T) {
 	})
 }
 
-// Only events from before the first stream are old: what happens while a stream is broken is news of the
-// next one.
+// Only events from before the first stream are old: the next stream may report changes that happened
+// while a stream was broken.
 func TestEventsBetweenStreamsAreNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := time.Now()

@@ -21,7 +21,7 @@ import (
 )
 
 // The calls of one inspection of a pod with a sandbox and two running containers. last makes the
-// last status from the status of the inspection before.
+// last status from the status of the previous inspection.
 func TestPodStatusCalls(t *testing.T) {
 	same := func(*pleg.PodStatus) {}
 	state := func(of pleg.State) func(*pleg.PodStatus) {
@@ -176,8 +176,8 @@ func TestNewConnectionIsAskedForEverything(t *testing.T) {
 
 // On random histories, an inspection that uses the last status of the pod returns the same as an
 // inspection that asks for everything, except that a container that has ended since is in the state
-// that the list shows. The runtime carries statuses never, always, or now and then, and some of them
-// are unusable.
+// that the list shows. The runtime carries statuses never, always, or sometimes, and some carried
+// statuses are unusable.
 func TestPodStatusEqualsAllCalls(t *testing.T) {
 	for carries, name := range []string{"never", "always", "sometimes"} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -237,8 +237,8 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 }
 
 // A sandbox that has become too large to be listed even alone still exists: it stays as
-// it was in the list before. The sandbox of a malformed container is not asked for: a filter without an
-// id fits all.
+// it was in the previous list. The sandbox of a malformed container is not asked for: a filter without
+// an id fits all.
 func TestSandboxTooLargeAloneStays(t *testing.T) {
 	rt := &rawruntime.Runtime{
 		Sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)},

@@ -135,7 +135,8 @@ func FuzzLists(f *testing.F) {
 	})
 }
 
-// Tables forget what is removed. What stays is the same pod, so that the differ need not compare it.
+// Tables forget removed items. A pod that stays is the same pointer, so that the differ need not
+// compare it.
 func TestTablesForgetRemovedItems(t *testing.T) {
 	l := testLists(t)
 	before := make(map[pleg.PodUID]*pleg.Pod)
@@ -160,7 +161,7 @@ func TestTablesForgetRemovedItems(t *testing.T) {
 
 func TestIdleListAllocatesLittle(t *testing.T) {
 	l := testLists(t)
-	var answers [4][2]mem.BufferSlice // with the maps in another order in each
+	var answers [4][2]mem.BufferSlice // each has its maps in another order
 	for i := range answers {
 		sandboxes, containers := node(t, 1000)
 		answers[i] = [2]mem.BufferSlice{pieces(sandboxes), pieces(containers)}
@@ -177,8 +178,8 @@ func TestIdleListAllocatesLittle(t *testing.T) {
 	}
 }
 
-// TestShortFieldsAreSplitLikeOthers compares all first two bytes, with any number of bytes
-// after them.
+// TestShortFieldsAreSplitLikeOthers tries all values of the first two bytes, followed by any number
+// of bytes.
 func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
 	field := make([]byte, 140)
 	for first := range 0x10000 {

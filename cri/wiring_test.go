@@ -101,7 +101,7 @@ func TestOptionsAct(t *testing.T) {
 	for name, row := range rows {
 		kit.Bubble(t, name, func(t *testing.T) {
 			fake := &rawruntime.Runtime{Before: row.before}
-			for n := range 2 { // they share a UID
+			for n := range 2 { // both pods share a UID
 				fake.Sandboxes = append(fake.Sandboxes, sandbox(fmt.Sprint("s", n), "u1", 0, int64(n)))
 			}
 			row.require(t, connect(t, fake, row.options))

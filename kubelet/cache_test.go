@@ -27,8 +27,9 @@ func TestRemovedPodDuringAHungInspection(t *testing.T) {
 	})
 }
 
-// The time of the cache advances even if a pod is being inspected at any time. The runtime ignores
-// contexts here: an inspection takes 1.8 s, even if nobody waits for it, and a second may follow.
+// The time of the cache advances even if there is no moment without an inspection. The runtime
+// ignores contexts here: an inspection takes 1.8 s, even if nobody waits for it, and a second may
+// follow.
 func TestCacheTimeAdvancesUnderSteadyChange(t *testing.T) {
 	for _, pods := range []int{1, 2} {
 		t.Run(fmt.Sprint(pods), func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestCacheTimeAdvancesUnderSteadyChange(t *testing.T) {
 	}
 }
 
-// A status that the runtime returns beside an error is kept with it.
+// A status that the runtime returns beside an error is kept with the error.
 func TestStatusBesideError(t *testing.T) {
 	runFixture(t, nil, func(f *fixture) {
 		broken := errors.New("broken")

@@ -141,7 +141,7 @@ func TestCountsAreACopy(t *testing.T) {
 func TestEventForAStreamThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := plegtest.New()
-		for range 20 { // a stream that has both, an event and its end, takes any
+		for range 20 { // a stream with an event and an end may deliver either
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {

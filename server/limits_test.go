@@ -35,7 +35,7 @@ func (f *fixture) list() error {
 	return err
 }
 
-// Calls that wait take all slots, lists that are not read too. Further ones are refused;
+// Calls that wait take all slots, and so do lists that are not read. Further ones are refused;
 // watchers and the health service use slots of their own.
 func TestTooManyCalls(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxCalls: 3}, func(t *testing.T, f *fixture) {
@@ -143,7 +143,8 @@ func TestUnreadWatch(t *testing.T) {
 	})
 }
 
-// A client that asks for lists of pods in a loop does not load the runtime more than others.
+// A client that asks for lists of pods in a loop does not load the runtime more than other clients
+// do.
 func TestRelistsOfClientsAreBounded(t *testing.T) {
 	runtime := plegtest.New()
 	inBubble(t, pipeline.Options{Runtime: runtime, RelistPeriod: time.Hour}, server.Options{}, func(t *testing.T, f *fixture) {
@@ -217,7 +218,7 @@ func TestNoKeepalive(t *testing.T) {
 	})
 }
 
-// A client that never says a word loses its connection after five seconds, or within a shorter Keepalive.
+// A client that sends nothing loses its connection after five seconds, or within a shorter Keepalive.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	for keepalive, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 2 * time.Second: 2 * time.Second} {
 		inBubble(t, pipeline.Options{}, server.Options{Keepalive: keepalive}, func(t *testing.T, f *fixture) {

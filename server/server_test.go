@@ -173,7 +173,7 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 	})
 }
 
-// The end of its context is no error of Serve, whatever ends it.
+// Serve returns no error if its context ends, whatever the cause.
 func TestServeUntilADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := server.New(kit.New(t, pipeline.Options{}).Pipeline, server.Options{})
@@ -189,7 +189,7 @@ func TestServeUntilADeadline(t *testing.T) {
 }
 
 // When the server ends, every call ends with UNAVAILABLE: at once for clients that read, within the
-// grace period for the others.
+// grace period for other clients.
 func TestShutdown(t *testing.T) {
 	inBubble(t, pipeline.Options{Inspectors: 100}, server.Options{}, func(t *testing.T, f *fixture) {
 		reading := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true})

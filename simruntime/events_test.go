@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// lifeOfAPod are its events: s is the sandbox, c the container.
+// lifeOfAPod are the events of a pod: s is the sandbox, c the container.
 var lifeOfAPod = []string{
 	"s CREATED", "s STARTED", "c CREATED", "c STARTED",
 	"c STOPPED", "s STOPPED", "c DELETED", "s DELETED",

@@ -40,7 +40,7 @@ func idsOf(pods []*pleg.PodStatus) (ids []string) {
 	return ids
 }
 
-// A reader sees all of an update or nothing of it.
+// A reader sees a whole update or nothing.
 func TestUpdateIsAtomic(t *testing.T) {
 	rt := simruntime.New(simruntime.Options{})
 	client := overBufconn(t, rt)

@@ -349,7 +349,7 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 	const kept, removed = 1024, 1100
 	x := index()
 	id := func(n int) pleg.ContainerID { return pleg.ContainerID(fmt.Sprintf("%064x", n)) }
-	for n := range removed + 1 { // each removes the one before
+	for n := range removed + 1 { // each removes the previous container
 		x.Set(&pleg.PodStatus{UID: "restarts", Containers: []*pleg.ContainerStatus{{ID: id(n), State: pleg.StateRunning}}})
 	}
 	for n := range removed + 1 {

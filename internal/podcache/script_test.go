@@ -261,7 +261,7 @@ func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 		}
 		require("a", nil)
 		a, b := exited("a", 1), exited("b", 2)
-		c.KeepRemoved(a) // it has ended
+		c.KeepRemoved(a) // the container has ended
 		time.Sleep(30 * time.Second)
 		c.KeepRemoved(b)
 		c.KeepRemoved(exited("a", 9)) // the first status counts, and the removal begins the minute
@@ -288,7 +288,7 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 	const flood = 5000
 	for n := range flood {
 		c.KeepRemoved(exited(fmt.Sprint(n), 0))
-		c.NoteRemoved(pleg.ContainerID(fmt.Sprint(n)), true) // it takes no room
+		c.NoteRemoved(pleg.ContainerID(fmt.Sprint(n)), true) // a removal without a status takes no room
 	}
 	kept := 0
 	for n := range flood {

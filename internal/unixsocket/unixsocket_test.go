@@ -139,7 +139,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{dir, "not a socket"},
 		{path("precious"), "precious~: the path exists and is not a socket"},
 		{path("none/pleg.sock"), "no such file or directory"},
-		{path(strings.Repeat("x", 107-len(dir))), "the path of a socket may have 106"},
+		{path(strings.Repeat("x", 107-len(dir))), "the path of a socket may have at most 106"},
 		{"", "empty"},
 		{path("locked"), "lock the socket"},
 		{path("open/s"), "everybody can replace the socket"},

@@ -25,7 +25,7 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	for _, f := range DefaultLimits.pods(s) {
 		found[f.PodUID] = f.advised(s).Completed(s.At)
 	}
-	many := len(lostEnds(s)) >= manyPods                                   // which is the runtime's trouble
+	many := len(lostEnds(s)) >= manyPods                                   // many lost ends are one trouble of the runtime
 	for _, stuck := range slices.Backward(nodestate.Of(s.Details).Stuck) { // of several, the longest
 		if stuck.Shim != nil || !many {
 			found[stuck.UID] = Stuck(stuck, s.At).Completed(s.At)
@@ -62,7 +62,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 	})
 }
 
-// maxNamed is the number of pods that a finding names, with the first.
+// maxNamed is the number of pods that a finding names, including the first.
 const maxNamed = 3
 
 // others is the evidence of a finding about several pods: the problems of all but the first.

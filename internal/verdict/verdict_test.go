@@ -137,7 +137,7 @@ func TestOf(t *testing.T) {
 		},
 		"an inspection hangs again": {func(s *pleg.Status) {
 			before := quarantined("web-0", 24*time.Minute, 8)
-			before.Call = &pleg.Call{Method: "PodSandboxStatus"} // of the attempt before
+			before.Call = &pleg.Call{Method: "PodSandboxStatus"} // of the previous attempt
 			s.Overdue, s.Quarantined = []pleg.Inspection{overdue("web-0", 4*time.Second, true)}, []pleg.Quarantined{before}
 		}, "PROBLEM: shop/web-0 hangs since 11:36 (24m, 9 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim"},
 		"a pod waits in quarantine": {
@@ -314,7 +314,7 @@ func TestOf(t *testing.T) {
 		"everything is very slow": {func(s *pleg.Status) {
 			s.InspectionTook, s.Relist.Took = 20*time.Second, 6*time.Second
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
-			for n := range 8 { // they end
+			for n := range 8 { // these inspections end
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
 			}
 		}, "WARNING: the runtime is slow since 11:00 (60m): the list of all pods takes up to 6.0s; half of the inspections take 20s or longer", "CPU and disk"},

@@ -127,7 +127,7 @@ func TestOptionsKeepEveryField(t *testing.T) {
 	want := filled[pleg.SubscribeOptions](t)
 	want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
 	after := want
-	want.After, after.Since = pleg.Position{}, time.Time{} // they exclude each other
+	want.After, after.Since = pleg.Position{}, time.Time{} // After and Since exclude each other
 	for _, want := range []pleg.SubscribeOptions{want, after} {
 		r, err := wire.FromOptions(want)
 		kit.Must(t, err)
@@ -137,7 +137,7 @@ func TestOptionsKeepEveryField(t *testing.T) {
 	}
 }
 
-// A missing or unknown value stays so.
+// A missing or unknown value stays missing or unknown.
 func TestAbsentValues(t *testing.T) {
 	if wire.ToStatus(wire.FromStatus(nil)) != nil || wire.FromPod(nil) != nil || wire.ToPod(nil) != nil {
 		t.Error("no pod became one")

@@ -204,7 +204,7 @@ func TestScripts(t *testing.T) {
 }
 
 // However many containers events have announced since the start, the next one is reported, and no memory is
-// kept for those before.
+// kept for earlier containers.
 func TestLivesOfALongTime(t *testing.T) {
 	steps := []string{"list a=running; inspect; ok"}
 	for n := range maxHeard {
@@ -221,7 +221,7 @@ func TestLivesOfALongTime(t *testing.T) {
 	}
 }
 
-// A change that the lists never show has the pod listed a few times, and not for ever.
+// A change that the lists never show causes a few lists of the pod, not lists forever.
 func TestExpectationsEnd(t *testing.T) {
 	for script, want := range map[string]int{ // lists of the pod
 		"list a=created /s=running; inspect; ok; event a=created":                               13,
@@ -245,7 +245,7 @@ func TestExpectationsEnd(t *testing.T) {
 	}
 }
 
-// The events of a container that only CRI events have shown name it as they do.
+// The events of a container that only CRI events have shown use the names in those CRI events.
 func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 	s := play(t, "list a=running; inspect; ok")
 	h := hintOf("b=running")
@@ -263,7 +263,7 @@ func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 	}
 }
 
-// A flood of events and answers takes a bounded memory. What is skipped is counted.
+// A flood of events and answers takes a bounded memory. Skipped events are counted.
 func TestFloodIsBounded(t *testing.T) {
 	const flood = maxHeard + 100
 	s := play(t, "list a=running; inspect; ok")
@@ -302,7 +302,8 @@ func TestContradictionWaitsForChangedPods(t *testing.T) {
 	}
 }
 
-// A cancellation that the inspector has not accepted ends with its inspection: it must not meet the next one.
+// A cancellation that the inspector has not accepted ends with its inspection: it must not cancel the next
+// one.
 func TestCancelEndsWithItsInspection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := New(Options{
@@ -630,7 +631,8 @@ func TestQuarantineIsReported(t *testing.T) {
 	}
 }
 
-// A release is logged with the time since the first inspection that hung, and their number.
+// A release is logged with the number of inspections that hung, and the time since the first of
+// them.
 func TestReleaseIsLogged(t *testing.T) {
 	s := play(t, "list a=running; inspect; hang; list a=running; wait 1s; retry")
 	do := s.m.step(settle{stage.Settled{UID: explorePod, How: stage.Committed}}, s.now)
@@ -661,7 +663,7 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 	m.step(accepted{first}, start.Add(400*time.Millisecond))
 	want(400*time.Millisecond+patience-1, "2")
 	want(400*time.Millisecond+patience, "4")
-	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // it has not ended
+	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // the inspection has not ended
 	want(400*time.Millisecond+patience, "4")
 	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
 	want(800*time.Millisecond+patience-1, "2")

@@ -23,7 +23,7 @@ import (
 func TestBeginning(t *testing.T) {
 	began := func(ago int) time.Time { return at(0).Add(-time.Duration(ago) * time.Hour) }
 	for name, test := range map[string]struct {
-		options pleg.SubscribeOptions // an After without an epoch is of this one
+		options pleg.SubscribeOptions // an After without an epoch gets that of the dispatcher
 		want    string                // before the live event
 	}{
 		"from now on":                {pleg.SubscribeOptions{}, ""},
@@ -232,7 +232,7 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 	for field, o := range map[string]pleg.SubscribeOptions{
 		"Name":      {Name: "bad\xff"}, // not valid in a metric label
 		"printable": {Name: "red\x1b[31m"},
-		"After":     {After: pleg.Position{Seq: 475}}, // it may be of another pipeline
+		"After":     {After: pleg.Position{Seq: 475}}, // the number may be of another pipeline
 		"exclude":   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
 		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
 		"selector":  {Filter: pleg.Filter{Selector: "a in"}},
@@ -291,7 +291,8 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// At the end the channel reports how many events its reader did not take, and the lag does before.
+// The lag counts the events that the reader of the channel did not take; after the end, a Gap in
+// the channel does.
 func TestEventsAtTheEnd(t *testing.T) {
 	for n := range 15 {
 		events, taken := n%5, n/5 // of more

@@ -29,7 +29,7 @@ func TestNothingIsLeft(t *testing.T) {
 			synctest.Wait()
 			s.Close()
 			synctest.Wait()
-			d.callers.Put(s) // its reader has noticed late that the log has moved past it
+			d.callers.Put(s) // the reader has noticed late that the log has moved past its position
 			in <- stage.Outcome{UID: "a", Events: []pleg.Event{{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"}}}
 		}
 		in <- stage.Outcome{UID: "never seen"}

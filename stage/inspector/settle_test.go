@@ -22,7 +22,7 @@ func TestCancelledInspection(t *testing.T) {
 		cancel    stage.Cancel
 		age       time.Duration
 		overtaken bool
-		want      stage.Settled // without the common prefix; zero if it goes on
+		want      stage.Settled // the error without the common prefix; zero if the inspection continues
 	}{
 		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{How: stage.Superseded}},
 		"on request":           {stage.Cancel{After: old}, old, false, cut},
@@ -41,7 +41,7 @@ func TestCancelledInspection(t *testing.T) {
 			if tc.overtaken {
 				f.do(one("quick"))
 			}
-			for len(f.settled) > 0 { // it hangs
+			for len(f.settled) > 0 { // an inspection hangs
 				<-f.settled
 			}
 			tc.cancel.UID = "a"

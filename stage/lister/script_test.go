@@ -262,7 +262,7 @@ func TestMetrics(t *testing.T) {
 				return nil
 			}
 		})
-		rt.Set("a", "c=running /s=exited") // its sandbox does not run
+		rt.Set("a", "c=running /s=exited") // the sandbox of the pod does not run
 		rt.Set("b", "d=running /t=exited")
 		rt.Set("c", "e=exited f=created /u=running")
 		f := newFixture(t, rt, period)

@@ -22,7 +22,7 @@ func TestSyncedMeansComplete(t *testing.T) {
 		p := kit.New(t, pipeline.Options{Inspectors: 2})
 		kit.Fill(p.Runtime, pods, "c1=running c2=exited /s=running")
 		for _, uid := range kit.UIDs(pods) {
-			p.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
+			p.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all pods
 		}
 		last := kit.UIDs(pods)[pods-1]
 		p.Runtime.SetPodFault(last, plegtest.Delay(990*time.Millisecond)) // Synced waits for it
@@ -203,7 +203,8 @@ func TestAgeOfALag(t *testing.T) {
 	})
 }
 
-// The result of Pods contains each event up to its position, whatever is published meanwhile.
+// The result of Pods contains the change of each event up to its position, whatever is published
+// meanwhile.
 func TestPositionOfPods(t *testing.T) {
 	runtime := plegtest.New()
 	p := kit.New(t, pipeline.Options{Runtime: runtime})
@@ -267,7 +268,7 @@ func TestPositionOfPods(t *testing.T) {
 	}
 }
 
-// Lists that one inspection completes answer all who wait for them.
+// If one inspection completes several lists, all callers that wait for these lists get an answer.
 func TestListsThatAreCompleteAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -236,7 +236,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			}, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Died(c)") },
 		},
-		"KubeletEvents of a list after a break": { // it is believed, although it lacks every pod
+		"KubeletEvents of a list after a break": { // the list is believed, although it lacks every pod
 			pipeline.Options{KubeletEvents: true},
 			func(r *kit.Pipeline) { r.Runtime.Set("a", "c=running") }, time.Second / 2,
 			func(t *testing.T, r *kit.Pipeline) {
@@ -357,7 +357,7 @@ func TestEventsModes(t *testing.T) {
 	}
 }
 
-// One pod may hang for ever: the time counts from when a second one waits.
+// One pod may hang forever: the time counts from the moment at which a second pod waits.
 func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})

@@ -33,8 +33,8 @@ configMapGenerator: [{name: pleg-pipeline, namespace: pleg-pipeline, behavior: m
 `
 )
 
-// requireCanary tries a version on one node, goes back, goes on, and back later, by the commands of
-// docs/operations.md, and looks at the page.
+// requireCanary tries a version on one node, rolls back, rolls out, and rolls back later, by the
+// commands of docs/operations.md, and looks at the page.
 func (c *cluster) requireCanary(first string) {
 	c.t.Helper()
 	runs := func(version string) {

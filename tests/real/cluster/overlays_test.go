@@ -80,7 +80,7 @@ func (c *cluster) fleetEvents() string {
 const webConfig = `tls_server_config: {cert_file: tls.crt, key_file: tls.key}
 `
 
-// requireTLS applies the base with TLS. It becomes ready only if the probes need none.
+// requireTLS applies the base with TLS. It becomes ready only if the probes need no TLS.
 func (c *cluster) requireTLS() {
 	c.t.Helper()
 	dir := c.overlay("tls", base+"components: [../deploy/components/web-config]\n")

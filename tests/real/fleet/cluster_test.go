@@ -208,7 +208,8 @@ func follow(t *testing.T, js jetstream.JetStream, stream string, server int) {
 	})
 }
 
-// leaderOf returns the index of the server that leads a stream. Without one there is no answer.
+// leaderOf returns the index of the server that leads a stream. Without a leader there is no
+// answer.
 func leaderOf(t *testing.T, js jetstream.JetStream, name string) (int, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -64,7 +64,8 @@ func TestFullStreamIsSeen(t *testing.T) {
 	}
 }
 
-// Once a full stream accepts messages again, the present state comes, with one Gap. With replicas nothing of it comes before.
+// Once a full stream accepts messages again, the present state comes, with one Gap. With replicas, no part of it comes
+// earlier.
 func TestFullStreamHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{1, 3} {
@@ -78,7 +79,7 @@ func TestFullStreamHasRoomAgain(t *testing.T) {
 			}
 			b.steps(30)
 			configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
-			c.within(80 * time.Second) // it is asked again after a minute
+			c.within(80 * time.Second) // a full server is asked again after a minute
 			if got := c.gapsSoFar(); got > 1 {
 				t.Errorf("%d gaps, want the first one of the node", got)
 			}
@@ -93,8 +94,8 @@ func TestFullStreamHasRoomAgain(t *testing.T) {
 	}
 }
 
-// Three servers whose stream is full while events come: its agents say so, and what came meanwhile comes once there is room, without
-// a Gap.
+// Three servers whose stream is full while events come: the agents say so, and the events of that time arrive once
+// there is room, without a Gap.
 func TestStreamGetsFull(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
@@ -120,7 +121,7 @@ func TestStreamGetsFull(t *testing.T) {
 	c.hasGaps(gaps)
 }
 
-// A stream that is nearly full is a warning, before it refuses something.
+// A stream that is nearly full is a warning, before it refuses messages.
 func TestNearlyFullStreamIsAWarning(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -144,7 +145,7 @@ func TestNearlyFullStreamIsAWarning(t *testing.T) {
 	}
 }
 
-// A stream of an older version allows no batches. "fleet create" lets it.
+// A stream of an older version allows no batches. "fleet create" allows them.
 func TestCreateAllowsBatches(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -160,8 +161,8 @@ func TestCreateAllowsBatches(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
 
-// An agent that no longer renews its lease is silent within 15 s, since its last renewal. An agent that ended normally was
-// stopped; that is no problem.
+// An agent that no longer renews its lease counts as silent within 15 s, from its last renewal on. An agent that ended
+// normally was stopped; that is no problem.
 func TestSilentAndStopped(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -307,7 +308,7 @@ func TestResumeWithAHole(t *testing.T) {
 			at, next := f.newest(), stateOf(t, streamAt(t, f.server.URL)).LastSeq+1
 			f.a.steps(5)
 			f.converges()
-			f.a.stop() // it would replace the message
+			f.a.stop() // the agent would replace the message
 			spoil(t, f.server.URL, next)
 			c := watch(t, f.server.URL, fleet.WatchOptions{After: &at}, f.a)
 			c.eventually(func() error {
@@ -334,7 +335,7 @@ func TestPositionsInAReplayOfAHole(t *testing.T) {
 			f.converges()
 		}
 	}
-	f.a.stop() // it would publish the removed message again
+	f.a.stop() // the agent would publish the removed message again
 	own, err := stream.GetLastMsgForSubject(t.Context(), "pleg.v2.test_example.node-a.>")
 	kit.Must(t, err)
 	kit.Must(t, stream.DeleteMsg(t.Context(), removed))
@@ -369,7 +370,7 @@ func TestFirstPosition(t *testing.T) {
 	f := startField(t, fieldOptions{})
 	f.steps(10)
 	f.converges()
-	f.a.stop() // they would publish the removed messages again
+	f.a.stop() // the agents would publish the removed messages again
 	f.b.stop()
 	events, _, _ := f.got()
 	var there []fleet.Position

@@ -25,8 +25,8 @@ type briefPod struct {
 	ran, ended bool
 }
 
-// makeBrief makes n pods, each a period after the one before, and removes those that have ended. A pod
-// is started again only if its first start failed.
+// makeBrief makes n pods, each a period after the previous pod, and removes those that have ended. A
+// pod is started again only if its first start failed.
 func (tr *trial) makeBrief(ctx context.Context, what string, n int, period time.Duration) {
 	before, began := tr.usage(), time.Now()
 	all := make(map[string]*briefPod)

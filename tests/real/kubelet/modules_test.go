@@ -11,7 +11,7 @@ import (
 )
 
 // A kubelet with the drop-in links the modules of a released kubelet, in the same versions. It adds
-// those that docs/embedding.md names.
+// the modules that docs/embedding.md names.
 func TestSameModules(t *testing.T) {
 	released, ours := modules(t, "kubelet-stock"), modules(t, "kubelet-pipeline")
 	for module, version := range released {

@@ -95,7 +95,7 @@ func (p *proxy) call(_ any, from grpc.ServerStream) error {
 // raw is a codec that leaves messages as they are.
 type raw struct{}
 
-// Name is a part of the content type. CRI-O accepts only the one without a name.
+// Name is a part of the content type. CRI-O accepts only a content type without a name.
 func (raw) Name() string { return "" }
 
 func (raw) Marshal(v any) ([]byte, error) {

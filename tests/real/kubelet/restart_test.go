@@ -75,7 +75,7 @@ func restartWith(t *testing.T, kinds []string, size int) {
 }
 
 // tidy removes the remains of earlier trials while no kubelet runs, so that the first relist asks for one
-// container of each pod, and nobody asks for others.
+// container of each pod, and no kubelet asks for other containers.
 func (tr *trial) tidy(ctx context.Context) {
 	for _, c := range containers(ctx, tr.l) {
 		if c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
@@ -137,7 +137,7 @@ func (tr *trial) churn(ctx context.Context, trials int) {
 	before := tr.usage()
 	tr.k.replace(trials)
 	victims.kill(tr.t)
-	pause(ctx, time.Second) // the kubelet is now in the middle of it
+	pause(ctx, time.Second) // the kubelet is now in the middle of the churn
 	tr.memory(ctx, "churn")
 	tr.restarts(fmt.Sprintf("churn: %d killed, %d pods replaced", killed, replaced), victims.restarts(ctx, tr.k))
 	await(ctx, tr.t, "replacement of pods", time.Second, func() bool {
@@ -176,7 +176,8 @@ func load(t *testing.T) string {
 	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
 
-// histogram counts the calls that took at most so many seconds, for each limit in rising order.
+// histogram counts the calls that took at most a number of seconds, for each such limit in rising
+// order.
 type histogram []struct{ limit, calls float64 }
 
 var bucketLine = regexp.MustCompile(`(?m)^kubelet_runtime_operations_duration_seconds_bucket\{operation_type="(\w+)",le="([^"]+)"\} (\S+)$`)

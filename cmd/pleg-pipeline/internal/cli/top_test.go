@@ -18,7 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// shown returns what an emulated terminal of 80x24 shows.
+// shown returns the text on an emulated terminal of 80x24.
 func shown(term vt.MockTerm) string {
 	var text strings.Builder
 	for y := range 24 {

@@ -47,7 +47,7 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 						t.Errorf("after 2.1s: %q, want %q", text, test.want)
 					}
 					if strings.HasPrefix(command, "events") {
-						return // it waits for ever
+						return // the command waits forever
 					}
 					if code := <-ended; code != cli.ExitFailure || strings.Contains(out.String(), "does not answer") {
 						t.Errorf("exit code %d, %q, want %d", code, out, cli.ExitFailure)

@@ -82,7 +82,7 @@ func TestExamineSimulated(t *testing.T) {
 				pod := rt.AddPod(simruntime.PodSpec{
 					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*20<<10)}, Containers: make([]pleg.ContainerStatus, 1),
 				})
-				kit.Must(t, rt.StopPod(pod.UID)) // it is in another portion than the others
+				kit.Must(t, rt.StopPod(pod.UID)) // a stopped pod is in another portion than the others
 			}
 		}, verdict.ListTooLarge, verdict.Problem, []string{"the list of all pods is too large", "default/fatter ", "default/fat "}},
 	} {

@@ -76,7 +76,7 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 	})
 }
 
-// A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two.
+// A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two rounds.
 func TestMeasureCallsRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: 4 * time.Second}}})

@@ -71,7 +71,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			}
 			o.Watch += 500 * time.Millisecond // between two lists
 			r := doctor.Examine(t.Context(), o)
-			if r.Verdict != test.want || len(r.Findings) > 1 { // its containers are slow because the runtime is
+			if r.Verdict != test.want || len(r.Findings) > 1 { // the containers are slow because the runtime is slow
 				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
 			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") {
@@ -81,8 +81,8 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 	}
 }
 
-// A runtime that fails now is a problem for the command. For a daemon that has seen it fail for a second it is
-// still a warning. The merged finding is a problem with the evidence of both.
+// For the command, a runtime that fails now is a problem. For a daemon that has seen it fail for a second, it
+// is still a warning. The merged finding is a problem with the evidence of both.
 func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simruntime.New(simruntime.Options{})
@@ -203,8 +203,8 @@ func TestDoctorCannotConnect(t *testing.T) {
 	}
 }
 
-// TestDaemonThatEnded uses a runtime at an address that only the daemon knew: nobody says that the runtime is
-// stopped.
+// TestDaemonThatEnded uses a runtime at an address that only the daemon knew: no finding says that the
+// runtime is stopped.
 func TestDaemonThatEnded(t *testing.T) {
 	r := doctor.Judge(doctor.SilentDaemon("/run/d", "it has ended", nil))
 	const want = "PROBLEM: the daemon at /run/d does not answer: it has ended; no runtime is at a usual address"
@@ -213,7 +213,7 @@ func TestDaemonThatEnded(t *testing.T) {
 	}
 }
 
-// A process that can answer is not why a daemon does not.
+// The state of a process that is able to answer does not explain why a daemon does not.
 func TestProcessOfASilentDaemon(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{
@@ -227,7 +227,7 @@ func TestProcessOfASilentDaemon(t *testing.T) {
 	}
 }
 
-// What to do follows each finding that it is about.
+// Advice follows the finding that it is about.
 func TestEachFindingHasItsAdvice(t *testing.T) {
 	t.Parallel()
 	r := doctor.Judge(nil,

@@ -169,7 +169,7 @@ func TestDisk(t *testing.T) {
 			{94.5, 10, false, nil},
 			{97, 10, true, nil},
 			{0, 0, false, fs.ErrNotExist},
-			{94.5, 10, false, nil}, // it was unmounted
+			{94.5, 10, false, nil}, // the disk was unmounted
 		}
 		began := time.Now()
 		var since time.Time

@@ -65,8 +65,8 @@ func (s *announced) RecvMsg(any) error {
 	}
 }
 
-// TestSilence uses a runtime on which a start waits. It is asked for its events, and must announce what
-// changes.
+// TestSilence uses a runtime on which a start waits. The runtime is asked for its events, and must
+// announce changes.
 func TestSilence(t *testing.T) {
 	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
 	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7)"
@@ -167,7 +167,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// withSelf adds to the processes of a test the number of this one.
+// withSelf adds the PID of this process to the processes of a test.
 func withSelf(files fstest.MapFS) fstest.MapFS {
 	all := fstest.MapFS{"self": {Data: []byte("8"), Mode: fs.ModeSymlink}, "8/stat": files["8/stat"], "8/fd/3": files["8/fd/3"]}
 	for name, file := range files {

@@ -53,8 +53,8 @@ func pods(n, annotations int) *rawruntime.Runtime {
 	return r
 }
 
-// TestTroubles uses a runtime with one trouble each. It is found in the first seconds, keeps its time, and is
-// over with its cause.
+// In each row of TestTroubles a runtime has one trouble. The trouble is found in the first seconds, keeps its
+// time, and ends with its cause.
 func TestTroubles(t *testing.T) {
 	container := func(c *runtimeapi.Container) *rawruntime.Runtime {
 		r := pods(1, 0)
@@ -67,7 +67,7 @@ func TestTroubles(t *testing.T) {
 		r.Conditions = []*runtimeapi.RuntimeCondition{{Type: kind, Status: met, Reason: "Broken", Message: "no plugin"}}
 		return r
 	}
-	secondFails := func(r *rawruntime.Runtime) *rawruntime.Runtime { // each second question for its conditions
+	secondFails := func(r *rawruntime.Runtime) *rawruntime.Runtime { // every second question for its conditions fails
 		var asked atomic.Int64
 		r.Before = func(_ context.Context, request any) error {
 			if _, is := request.(*runtimeapi.StatusRequest); is && asked.Add(1)%2 == 0 {

@@ -42,7 +42,7 @@ func TestRejectedRecordsAreDropped(t *testing.T) {
 	})
 }
 
-// A replay goes on after a request of it is rejected. If it is interrupted, it begins again,
+// A replay continues after one of its requests is rejected. If it is interrupted, it begins again,
 // with its Gap.
 func TestRequestOfAReplayFails(t *testing.T) {
 	words := ""

@@ -23,7 +23,7 @@ func TestPidfds(t *testing.T) {
 	end := func(of []*exec.Cmd) (pids []int) {
 		for _, c := range of {
 			kit.Must(t, c.Process.Kill())
-			_ = c.Wait() // it was killed
+			_ = c.Wait() // the process was killed
 			pids = append(pids, c.Process.Pid)
 		}
 		return pids

@@ -182,8 +182,8 @@ func (r *verboseRuntime) Invoke(ctx context.Context, _ string, _, answer any, _ 
 	return nil
 }
 
-// TestDuringAnEnd uses a container that ends while the daemon begins: the runtime says so at the next
-// question, and nothing is lost.
+// TestDuringAnEnd uses a container that ends while the daemon begins: the runtime reports the end at
+// the next question, and no end is lost.
 func TestDuringAnEnd(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": 1500 * time.Millisecond, "later": time.Minute} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestDuringAnEnd(t *testing.T) {
 func TestAsksNoBusyRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &verboseRuntime{}
-		n, _ := many(20)
+		n, _ := many(20, false)
 		w := shim.New(shim.Options{Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}, Follower: n.followed})
 		n.status.Store(&pleg.Status{At: time.Now(), Relist: pleg.RelistStatus{Failures: 1}})
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })

@@ -40,7 +40,7 @@ type node struct {
 	steady bool
 }
 
-// Open hides that a file can be read again: it would be the old file.
+// Open returns a file without the method that reads it again: that would read the old content.
 func (n *node) Open(name string) (fs.File, error) {
 	n.opened.Add(1)
 	f, err := n.files.Load().Open(name)
@@ -221,7 +221,7 @@ func TestStuck(t *testing.T) {
 			}
 			began := time.Now()
 			n.set(test.trouble)
-			if name == "and an end" { // which is seen first
+			if name == "and an end" { // the end is seen first
 				n.set(map[int][]string{10: shimIn("S")})
 				pass(1)
 			}
@@ -271,7 +271,7 @@ func TestStuck(t *testing.T) {
 				if got := w.Stuck(); len(got) > 0 || n.asked.Load() == asked {
 					t.Errorf("without a list since the shim continued: %+v, %d lists requested", got, n.asked.Load()-asked)
 				}
-			} else if len(test.want) > 0 && test.want[0].Shim == stopped { // it continues, and reports the end later
+			} else if len(test.want) > 0 && test.want[0].Shim == stopped { // the shim continues, and reports the end later
 				for _, state := range []string{"R", "D", "S"} {
 					n.set(map[int][]string{10: shimIn(state)})
 					pass(1)
@@ -357,14 +357,18 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// many returns a node with pods, each with a shim of 12 threads and a container.
-func many(pods int) (*node, *shim.Watcher) {
+// many returns a node with pods, each with a container and a shim of 12 threads or, on CRI-O, a conmon for the
+// container.
+func many(pods int, crio bool) (*node, *shim.Watcher) {
 	n := &node{cache: podcache.New()}
 	n.files.Store(&fstest.MapFS{"self/stat": {}})
 	processes := make(map[int][]string)
 	for i := range pods {
 		id := fmt.Sprintf("sandbox%03d", i)
 		processes[1000+i] = []string{"containerd-shim", "S", strings.Replace(shimLine, "sandbox", id, 1), "", fmt.Sprint(5000 + i)}
+		if crio {
+			processes[1000+i] = []string{"conmon", "S", strings.Replace(conmonLine, "c1", id+"c", 1), "", fmt.Sprint(5000 + i)}
+		}
 		processes[5000+i] = []string{"app", "S", "app", "0::/kubepods/" + id + "c", ""}
 		n.cache.Set(pleg.PodUID(id), &pleg.PodStatus{
 			UID: pleg.PodUID(id), Name: id, Sandboxes: []*pleg.SandboxStatus{{ID: pleg.ContainerID(id), Ready: true}},
@@ -388,26 +392,28 @@ func (n *node) thread(pid, thread int, state string) {
 }
 
 // TestIdleNode counts reads while nothing happens: no file is opened, and the state of each shim is read
-// again every 5 s.
+// again every 5 s. CRI-O runs no process for a sandbox, and none is sought.
 func TestIdleNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const shims = 110
-		n, w := many(shims)
-		n.steady = true
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
-		opened, read := n.opened.Load(), n.read.Load()
-		if opened < shims {
-			t.Errorf("%d files were opened at first, want those of all shims", opened)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		opened, read = n.opened.Load()-opened, n.read.Load()-read
-		if opened > 0 || read > 12*shims {
-			t.Errorf("%d files were opened in a minute, and %d states read, want none, and at most %d", opened, read, 12*shims)
-		}
-	})
+	for name, crio := range map[string]bool{"containerd": false, "CRI-O": true} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			const shims = 110
+			n, w := many(shims, crio)
+			n.steady = true
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			opened, read := n.opened.Load(), n.read.Load()
+			if opened < shims {
+				t.Errorf("%d files were opened at first, want those of all shims", opened)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			opened, read = n.opened.Load()-opened, n.read.Load()-read
+			if opened > 0 || read > 12*shims {
+				t.Errorf("%d files were opened in a minute, and %d states read, want none, and at most %d", opened, read, 12*shims)
+			}
+		})
+	}
 }
 
 // TestHangingPod uses a shim of which a thread waits for a disk. It is found while an inspection of its pod
@@ -418,7 +424,7 @@ func TestHangingPod(t *testing.T) {
 		"before": {Quarantined: []pleg.Quarantined{{UID: "sandbox002"}}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			n, w := many(20)
+			n, w := many(20, false)
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			time.Sleep(5 * time.Second)
 			status.At = time.Now()
@@ -435,20 +441,22 @@ func TestHangingPod(t *testing.T) {
 
 // TestForgets removes pods whose processes run on: no process is followed any more, and no file stays open.
 func TestForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n, w := many(20)
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-		for _, pods := range []int{20, 0} {
-			time.Sleep(3 * time.Second)
-			synctest.Wait()
-			if files, followed := n.open.Load(), len(n.followed.pids); files != int64(pods) || followed != 2*pods {
-				t.Errorf("%d pods: %d files are open, and %d processes followed, want that of each shim, and two of each pod", pods, files, followed)
+	for name, crio := range map[string]bool{"containerd": false, "CRI-O": true} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n, w := many(20, crio)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			for _, pods := range []int{20, 0} {
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if files, followed := n.open.Load(), len(n.followed.pids); files != int64(pods) || followed != 2*pods {
+					t.Errorf("%d pods: %d files are open, and %d processes followed, want that of each shim, and two of each pod", pods, files, followed)
+				}
+				for i := range pods {
+					n.cache.Delete(pleg.PodUID(fmt.Sprintf("sandbox%03d", i)), time.Now())
+				}
 			}
-			for i := range pods {
-				n.cache.Delete(pleg.PodUID(fmt.Sprintf("sandbox%03d", i)), time.Now())
-			}
-		}
-	})
+		})
+	}
 }
 
 // TestSandboxEndsFirst uses a pod whose sandbox has ended while its containers, which take their time to stop, still
