@@ -17,7 +17,7 @@ import (
 func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	found := make(map[pleg.PodUID]Finding)
 	for _, f := range contradicted(s) {
-		found[f.PodUID] = f.Completed(s.At)
+		found[f.PodUID] = f.advised(s).Completed(s.At)
 	}
 	for _, p := range s.Failed {
 		found[p.UID] = Failed(p, s.At).advised(s)
@@ -40,7 +40,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 	byPod := make(map[pleg.PodUID]Finding, len(s.Quarantined)+len(s.Overdue))
 	for _, q := range s.Quarantined {
 		f := ofPod(q.Namespace, q.Name, q.UID)
-		f.Cause, f.What, f.Since, f.Attempts, f.NextTry = HungContainer, "hangs", q.Since, q.Hung, q.NextTry
+		f.Cause, f.What, f.Since, f.Attempts, f.NextTry, f.AtLeast = HungContainer, "hangs", q.Since, q.Hung, q.NextTry, l.unwatched(q.Since)
 		byPod[q.UID] = f.in(q.Call)
 	}
 	for _, i := range s.Overdue {

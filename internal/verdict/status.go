@@ -60,7 +60,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	}
 	if !s.Healthy && s.Err != nil && !s.Relist.Success.IsZero() && !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) {
 		all = append(all, Finding{
-			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: nodestate.Of(s.Details).Since.Unhealthy, Detail: ": " + Plain(s.Err),
+			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: nodestate.Of(s.Details).Since.Unhealthy, AtLeast: l.unwatched(nodestate.Of(s.Details).Since.Unhealthy), Detail: ": " + Plain(s.Err),
 		}.advised(s).Completed(s.At))
 	}
 	if s.Degraded != nil {
@@ -138,6 +138,7 @@ func (l Limits) failures(s pleg.Status) []Finding {
 	of := make([]Finding, len(s.Failed))
 	for n, p := range s.Failed {
 		of[n] = Failed(p, s.At)
+		of[n].AtLeast = l.unwatched(p.Since)
 	}
 	first := of[0].and(len(of) - 1)
 	first.Severity = l.severity(s.At.Sub(first.Since))
@@ -160,7 +161,9 @@ func (l Limits) contradictions(s pleg.Status) []Finding {
 	if len(all) == 0 {
 		return nil
 	}
-	return []Finding{all[0].and(len(all) - 1)}
+	first := all[0].and(len(all) - 1)
+	first.AtLeast = l.unwatched(first.Since)
+	return []Finding{first}
 }
 
 // contradicted returns a finding for each of these pods, the longest first.

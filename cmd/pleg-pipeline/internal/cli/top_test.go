@@ -98,7 +98,8 @@ func TestTopNamesASilentDaemon(t *testing.T) {
 	dir, err := os.MkdirTemp("", "top-") //nolint:usetesting // short: the path must fit on a line
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket, stat := filepath.Join(dir, "s"), filepath.Join(dir, fmt.Sprint(os.Getpid()), "stat")
+	// The name of the folder has up to ten digits. On a line with a shorter path, the number of the process would not fit.
+	socket, stat := filepath.Join(dir, strings.Repeat("s", max(1, 21-len(dir)))), filepath.Join(dir, fmt.Sprint(os.Getpid()), "stat")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })

@@ -162,11 +162,16 @@ func TestLineFitsThePlugin(t *testing.T) {
 	for want, s := range map[string]pleg.Status{
 		"… in ContainerStatus of app":     {Healthy: true, Quarantined: []pleg.Quarantined{hung}},
 		" cannot be inspected since Jan ": {Healthy: true, Failed: []pleg.Failed{failed}},
+		": xxx":                           {Healthy: true, Failed: []pleg.Failed{{UID: "u1", Err: errors.New(strings.Repeat("x", 300))}}},
 	} {
-		line := doctor.Judge(doctor.NewDaemon("/run/d", s)).Lasting()
+		r := doctor.Judge(doctor.NewDaemon("/run/d", s))
+		line := r.Lasting()
 		before, after, _ := strings.Cut(want, "…")
 		if len(line) >= 300 || !utf8.ValidString(line) || !strings.Contains(line, before) || !strings.Contains(line, after) {
 			t.Errorf("%d bytes: %q, want less than 300 and %q", len(line), line, want)
+		}
+		if whole := r.Findings[0].Subject; whole != r.Findings[0].Pod {
+			t.Errorf("the line has changed the report, which names %q", whole)
 		}
 	}
 }
@@ -183,6 +188,18 @@ func TestDenied(t *testing.T) {
 	}
 	if r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true}), denied); r.Denied() != nil || !r.Healthy() {
 		t.Errorf("a daemon knows more: %s", r.Verdict)
+	}
+}
+
+// TestDoctorCannotConnect uses a runtime that only the doctor cannot reach: a daemon that lists pods knows better, one
+// that has not listed any does not.
+func TestDoctorCannotConnect(t *testing.T) {
+	stopped := verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Subject: "the runtime", What: "is stopped"}
+	for cause, success := range map[verdict.Cause]time.Time{verdict.Fallback: time.Now(), verdict.RuntimeStopped: {}} {
+		r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true, Relist: pleg.RelistStatus{Success: success}}), stopped)
+		if len(r.Findings) != 1 || r.Findings[0].Cause != cause || r.Healthy() != (cause == verdict.Fallback) {
+			t.Errorf("last list at %v: %q, %+v; want %s", success, r.Verdict, r.Findings, cause)
+		}
 	}
 }
 

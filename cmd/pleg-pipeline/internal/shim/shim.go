@@ -237,9 +237,16 @@ func (w *Watcher) compare(pods []cache.Entry, now time.Time) {
 func (w *Watcher) forget(id pleg.ContainerID, c *container) {
 	delete(w.wanted, id)
 	w.o.Follower.Forget(c.first)
-	if s := w.shims[c.shim]; s != nil && s.id == id {
-		w.drop(s)
+	s := w.shims[c.shim]
+	if s == nil || w.wanted[s.id] != nil {
+		return
 	}
+	for _, other := range w.wanted { // the containers of a sandbox that has ended may run on
+		if other.shim == s.pid {
+			return
+		}
+	}
+	w.drop(s)
 }
 
 // noteEnds notes which processes have ended.

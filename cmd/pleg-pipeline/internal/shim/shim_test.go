@@ -30,10 +30,12 @@ type node struct {
 	files atomic.Pointer[fstest.MapFS]
 	cache *podcache.Cache
 	asked atomic.Int64
-	// status is that of the pipeline. opened counts the files that were opened, read those that
-	// were read while they stayed open.
-	status       atomic.Pointer[pleg.Status]
-	opened, read atomic.Int64
+	// status is that of the pipeline. opened counts the files that were opened, open those that are not
+	// closed, read those that were read while they stayed open.
+	status             atomic.Pointer[pleg.Status]
+	opened, open, read atomic.Int64
+	// followed are the processes that the watcher follows.
+	followed *following
 	// steady means that no file changes, so that each may stay open.
 	steady bool
 }
@@ -45,16 +47,24 @@ func (n *node) Open(name string) (fs.File, error) {
 	if dir, ok := f.(fs.ReadDirFile); ok || err != nil {
 		return dir, err
 	}
+	n.open.Add(1)
 	if n.steady {
-		return steadyFile{f, n}, nil
+		return steadyFile{file{f, n}}, nil
 	}
-	return struct{ fs.File }{f}, nil
+	return file{f, n}, nil
 }
 
-type steadyFile struct {
+type file struct {
 	fs.File
 	of *node
 }
+
+func (f file) Close() error {
+	f.of.open.Add(-1)
+	return f.File.Close()
+}
+
+type steadyFile struct{ file }
 
 func (f steadyFile) ReadAt(b []byte, at int64) (int, error) {
 	f.of.read.Add(1)
@@ -72,7 +82,8 @@ func (n *node) Status(context.Context) (pleg.Status, error) {
 }
 
 func (n *node) watcher() *shim.Watcher {
-	return shim.New(shim.Options{Proc: n, Follower: n.following()})
+	n.followed = n.following()
+	return shim.New(shim.Options{Proc: n, Follower: n.followed})
 }
 
 // following follows the processes of a node.
@@ -248,7 +259,7 @@ func TestStuck(t *testing.T) {
 				if !same || g.Container != want.Container || g.ID != want.ID || g.UID != "u" || g.Name != "web-0" || g.Since.Sub(began) > 5*time.Second {
 					t.Errorf("found %+v of %+v, want %+v of %+v", g, g.Shim, want, want.Shim)
 				}
-				if asked := n.asked.Load(); want.ID != "" && asked > 1 || asked == 0 && want.Shim == nil {
+				if asked := n.asked.Load(); want.ID != "" && asked > 1 || asked == 0 && (want.Shim == nil || want.ID != "" && name != "and an end") {
 					t.Errorf("%d lists of the pod were requested within 9 s, want one: each starts the inspection again", asked)
 				}
 			}
@@ -406,18 +417,77 @@ func TestIdleNode(t *testing.T) {
 }
 
 // TestHangingPod uses a shim of which a thread waits for a disk. It is found while an inspection of its pod
-// hangs.
+// hangs, or waits for its next try.
 func TestHangingPod(t *testing.T) {
+	for name, status := range map[string]pleg.Status{
+		"now":    {Overdue: []pleg.Inspection{{UID: "sandbox002"}}},
+		"before": {Quarantined: []pleg.Quarantined{{UID: "sandbox002"}}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n, w := many(20, false)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			time.Sleep(5 * time.Second)
+			status.At = time.Now()
+			n.status.Store(&status)
+			n.thread(1002, 777, "D")
+			time.Sleep(4 * time.Second)
+			synctest.Wait()
+			if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
+				t.Errorf("found %+v", got)
+			}
+		})
+	}
+}
+
+// TestForgets removes pods whose processes run on: no process is followed any more, and no file stays open.
+func TestForgets(t *testing.T) {
+	for name, crio := range map[string]bool{"containerd": false, "CRI-O": true} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n, w := many(20, crio)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			for _, pods := range []int{20, 0} {
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if files, followed := n.open.Load(), len(n.followed.pids); files != int64(pods) || followed != 2*pods {
+					t.Errorf("%d pods: %d files are open, and %d processes followed, want that of each shim, and two of each pod", pods, files, followed)
+				}
+				for i := range pods {
+					n.cache.Delete(pleg.PodUID(fmt.Sprintf("sandbox%03d", i)), time.Now())
+				}
+			}
+		})
+	}
+}
+
+// TestSandboxEndsFirst uses a pod whose sandbox has ended while its containers, which take their time to stop, still
+// run: their shim runs, and is watched.
+func TestSandboxEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, w := many(20, false)
+		n := &node{cache: podcache.New()}
+		n.files.Store(&fstest.MapFS{"self/stat": {}})
+		n.set(map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2})
+		w, began := n.watcher(), time.Now()
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-		time.Sleep(5 * time.Second)
-		n.status.Store(&pleg.Status{At: time.Now(), Overdue: []pleg.Inspection{{UID: "sandbox002"}}})
-		n.thread(1002, 777, "D")
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
-		if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
-			t.Errorf("found %+v", got)
+		pass := func(seconds int, state pleg.State) []nodestate.Stuck {
+			for range seconds {
+				n.cache.Set("u", &pleg.PodStatus{
+					UID: "u", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "sandbox", Ready: time.Since(began) < 5*time.Second}},
+					Containers: []*pleg.ContainerStatus{{ID: "c1", State: state}, {ID: "c2", State: state}},
+				}, nil, time.Now())
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+			return w.Stuck()
+		}
+		if got := pass(20, pleg.StateRunning); len(got) > 0 {
+			t.Errorf("the shim runs: %+v of %+v", got, got[0].Shim)
+		}
+		n.set(map[int][]string{10: shimIn("T")})
+		if got := pass(10, pleg.StateRunning); len(got) != 1 || got[0].Shim == nil || got[0].Shim.State != "T" {
+			t.Errorf("the shim is stopped: %+v", got)
+		}
+		if got := pass(2, pleg.StateExited); len(got) > 0 || n.open.Load() > 0 || len(n.followed.pids) > 0 {
+			t.Errorf("afterwards: %+v, %d files are open, %v are followed", got, n.open.Load(), n.followed.pids)
 		}
 	})
 }
