@@ -219,14 +219,15 @@ fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
 
 .PHONY: e2e-kubelet
 e2e-kubelet: ## compare a stock kubelet with ours on a real runtime (as root)
-	tests/real/kubelet/run.sh -skip '^TestKubeletRestart$$'
+	tests/real/kubelet/run.sh
 
-# How many pods, how often: make e2e-kubelet-restart SIZES=110 RUNS=5
+# Which kubelets, how many pods, how often: make e2e-kubelet-restart SIZES=110 RUNS=5
+KINDS ?= stock small-step both-steps pipeline
 SIZES ?= 110 250 500
 RUNS ?= 5
 .PHONY: e2e-kubelet-restart
 e2e-kubelet-restart: ## measure kubelets that restart beside up to 500 pods, 2 hours (as root)
-	KUBELET_E2E_SIZES="$(SIZES)" KUBELET_E2E_RUNS=$(RUNS) tests/real/kubelet/run.sh -run '^(TestKubeletRestart|TestQuantile)$$'
+	KUBELET_E2E_KINDS="$(KINDS)" KUBELET_E2E_SIZES="$(SIZES)" KUBELET_E2E_RUNS=$(RUNS) tests/real/kubelet/run.sh -run '^(TestKubeletRestart|TestQuantile)$$'
 
 .PHONY: e2e-node
 e2e-node: ## run the kubelet's own node e2e with stock and changed kubelets, hours (as root)

@@ -53,8 +53,8 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// An unknown container is not listed yet, or is not on this node. A list that begins later decides
-// which.
+// An unknown container is not listed yet, or is not on this node. A list that begins later shows
+// which of the two is true.
 func TestLookupWaits(t *testing.T) {
 	errStop := errors.New("the test ends it")
 	for name, tc := range map[string]struct {
@@ -69,6 +69,16 @@ func TestLookupWaits(t *testing.T) {
 				p.Runtime.SetPodFault("other", plegtest.Hang)
 				p.Runtime.Set("other", "o=running")
 				p.Runtime.Set("late", "c=running")
+			},
+			took: 0,
+		},
+		"its pod is known, another inspection hangs": {
+			after: func(p *kit.Pipeline) {
+				p.Runtime.Set("late", "/s=running")
+				kit.Relist(1)
+				p.Runtime.SetPodFault("other", plegtest.Hang)
+				p.Runtime.Set("other", "o=running")
+				p.Runtime.Set("late", "c=running /s=running")
 			},
 			took: 0,
 		},
@@ -154,7 +164,7 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 				t.Errorf("Lookup of what is not listed = %+v, %v", c, err)
 			}
 
-			p.Runtime.SetPodFault("db", fault) // it was inspected before
+			p.Runtime.SetPodFault("db", fault) // the pod was inspected before
 			p.Runtime.Set("db", "postgres=exited job2=exited:137:OOMKilled new=running /d=running")
 			kit.Relist(3)
 			if c, err := p.Lookup(t.Context(), container("new")); err != nil || c.PodUID != "db" {

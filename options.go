@@ -92,12 +92,12 @@ type Options struct {
 	History int
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
-	// KubeletEvents reports the events that the kubelet's PLEG would, for a kubelet. Otherwise a
-	// container that is first seen exited is reported as started and then died, if its status says when
-	// it started; each container starts, dies and is removed at most once, also if its state is unknown
-	// meanwhile; a change that a list showed is reported, however an inspection of it failed; a pod
-	// whose status contradicts its list is inspected again; and the first list after a break is
-	// confirmed if it lacks every pod.
+	// KubeletEvents reports exactly the events of the kubelet's PLEG, for a kubelet. If it is false,
+	// the pipeline does more. A container that is first seen exited is reported as started and then
+	// died, if its status says when it started. Each container starts, dies and is removed at most
+	// once, also if its state is unknown meanwhile. A change that a list showed is reported, even if an
+	// inspection of it failed. A pod whose status contradicts its list is inspected again. The first
+	// list after a break is confirmed if it lacks every pod.
 	KubeletEvents bool
 	// Logger gets the messages for an operator. Its handler must not block: every stage logs, and
 	// waits for it. If nil, nothing is logged.

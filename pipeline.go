@@ -195,7 +195,7 @@ func (p *Pipeline) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if !p.running.Load() {
-		_ = p.Run(ctx) // it fails only if it was called meanwhile
+		_ = p.Run(ctx) // Run fails only if it was called meanwhile
 	}
 }
 
@@ -249,7 +249,7 @@ func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 // Run has returned.
 func (p *Pipeline) RelistAll(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // before anything is kept for it
+		return context.Cause(ctx) // before the caller is put into a mailbox
 	}
 	relisted := p.lister.Relist()
 	select {

@@ -223,6 +223,16 @@ func TestRelist(t *testing.T) {
 		r.Runtime.SetListFault(plegtest.Fail(errList))
 		time.Sleep(time.Second)
 		requireRelisted(t, relisting(t, r), errList)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		before := r.Runtime.Counts().Lists
+		if err := r.RelistAll(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("RelistAll for nobody = %v", err)
+		}
+		time.Sleep(time.Minute)
+		if n := r.Runtime.Counts().Lists - before; n > 0 {
+			t.Errorf("%d lists for nobody", n)
+		}
 	})
 }
 
@@ -271,7 +281,7 @@ func TestRelistEnds(t *testing.T) {
 		_ = r.Stop()
 		requireRelisted(t, waiting, pleg.ErrStopped)
 		requireRelisted(t, relisting(t, r), pleg.ErrStopped)
-		log.RequireLines(t, 0, "relist failed") // it did not fail by itself
+		log.RequireLines(t, 0, "relist failed") // the list did not fail by itself
 	})
 }
 

@@ -252,8 +252,8 @@ func (r hangingReporter) Report() pleg.Report {
 	return pleg.Report{}
 }
 
-// For a quarantined pod, the call of the attempt in flight is named. Between two attempts it is the
-// call of the last.
+// For a quarantined pod, the call of the attempt in flight is named. Between two attempts the call
+// of the last attempt is named.
 func TestCallOfAQuarantinedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -279,14 +279,20 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 		r.Start(t)
 		time.Sleep(5 * time.Second)
 		requireCall("after the first attempt", "PodSandboxStatus")
+		first := r.Look()
 		rt.set(pleg.Call{Method: "ContainerStatus", PodUID: "a"})
 		for _, q := range r.Look().Quarantined {
 			time.Sleep(time.Until(q.NextTry) + 100*time.Millisecond)
 		}
 		requireCall("during the second", "ContainerStatus")
+		if call := first.Quarantined[0].Call; call.Method != "PodSandboxStatus" {
+			t.Errorf("the call of the first status has become %s", call.Method)
+		}
 		time.Sleep(3 * time.Second)
 		if s := r.Look(); len(s.Overdue) != 1 || s.Overdue[0].Call == nil || s.Overdue[0].Call.Method != "ContainerStatus" {
 			t.Errorf("overdue %+v, want the call ContainerStatus", s.Overdue)
+		} else if rt.set(); r.Look().Overdue[0].Call != nil || s.Overdue[0].Call == nil {
+			t.Errorf("overdue %+v, want the call of the time of each status", s.Overdue)
 		}
 	})
 }

@@ -52,7 +52,7 @@ type stores struct {
 // left once the context of Run has ended.
 const storeGrace = time.Second
 
-// also calls the embedder's store. A panic of it ends that call alone.
+// also calls the embedder's store. A panic of the store ends that call alone.
 func (s *stores) also(method string, uid pleg.PodUID, f func()) {
 	if s.own == nil || s.left.Load() != nil {
 		return

@@ -17,7 +17,7 @@
 // [Client.RequestRelist] one while requests are being sent.
 //
 // All other calls end with an error that wraps [pleg.ErrNoDaemon] while the daemon is away:
-// within a minute if it is stopped and answers nothing. They can be made again.
+// within a minute if it is stopped and answers nothing. The caller may repeat them.
 package client
 
 import (
@@ -147,7 +147,7 @@ func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, 
 	}
 }
 
-// unknownEpoch is no epoch of any pipeline.
+// unknownEpoch is not the epoch of any pipeline.
 const unknownEpoch = "unknown"
 
 func newEntry(m *plegv1.Pod) cache.Entry {
@@ -199,16 +199,16 @@ func (c *Client) Healthy() (bool, error) {
 // observation that began after newerThan has been applied, or ctx ends. If the last
 // inspection of the pod failed, the error wraps a [pleg.InspectionError]; for a pod that is
 // unknown or gone it wraps [pleg.ErrUnknownPod], before the daemon has committed its first
-// list [pleg.ErrNotSynced], and [pleg.ErrNoDaemon] if the daemon is away. While the daemon
-// refuses the call because of too many, the call is made again for some minutes.
+// list [pleg.ErrNotSynced], and [pleg.ErrNoDaemon] if the daemon is away. If the daemon refuses the
+// call because it has too many, the client repeats the call for some minutes.
 func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
 }
 
 // RelistPod asks the daemon to list the pod, and returns the result of [Client.PodStatus] for the
 // present time: it blocks until the pod is listed, and inspected if it changed, or ctx ends. The
-// daemon begins at most 10 such lists a second, for all clients together; the call waits longer
-// then.
+// daemon begins at most 10 such lists a second, for all clients together; if there are more, the
+// call waits longer.
 func (c *Client) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), Relist: true})
 }

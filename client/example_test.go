@@ -56,7 +56,7 @@ func ExampleClient_Watch() {
 		case ev.Type == pleg.Gap:
 			clear(pods) // a replay of all pods follows
 		case ev.Status == nil: // another mark
-		case ev.Status.Name == "": // it is gone
+		case ev.Status.Name == "": // the pod is gone
 			delete(pods, ev.PodUID)
 		default:
 			pods[ev.PodUID] = ev.Status

@@ -47,7 +47,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 					return err
 				}
 			}
-			<-s.Context().Done() // the client has had enough
+			<-s.Context().Done() // the client has given up
 			return nil
 		}
 	}
@@ -123,7 +123,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A watch ends after an error that no later attempt can mend. After any other error it tries again.
+// A watch ends after an error that no later attempt can remove. After any other error it tries
+// again.
 func TestFinalErrors(t *testing.T) {
 	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
@@ -144,7 +145,7 @@ func TestFinalErrors(t *testing.T) {
 			if is != (watches == 1 && status.Code(got) == code) {
 				t.Errorf("%v: %d watches, then %v; want an end: %v", code, watches, got, is)
 			}
-			if !is || t.Failed() { // a subscription would wait for ever
+			if !is || t.Failed() { // a subscription would wait forever
 				return
 			}
 			sub, err := c.Subscribe(pleg.SubscribeOptions{})
@@ -262,7 +263,7 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		options pleg.SubscribeOptions
 		events  []pleg.Event
 		after   uint64 // 0: it asks for a replay
-		state   bool   // it asks for a replay too
+		state   bool   // the watch asks for a replay too
 	}{
 		{"an event", pleg.SubscribeOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4)}, 4, false},
 		{"a bookmark", pleg.SubscribeOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), mark(pleg.Bookmark, 7)}, 7, false},
@@ -297,7 +298,7 @@ func TestEveryOptionGoesWithEachRequest(t *testing.T) {
 	kit.Must(t, err)
 	want.Bookmarks = true // always: they keep the position
 	for n, got := range requestsOf(t, o, []pleg.Event{{Seq: 4, Type: pleg.ContainerDied, PodUID: "a"}}) {
-		if n == 1 { // it resumes after the event
+		if n == 1 { // the watch resumes after the event
 			want.Since, want.ResumeAfter = nil, &plegv1.Position{Epoch: "epoch", Seq: 4}
 		}
 		if !proto.Equal(got, want) {

@@ -41,7 +41,7 @@ func (f *fixture) kill(seed uint64) {
 		running.Go(func() { p.live(ctx, f) })
 	}
 	rng := rand.New(rand.NewPCG(seed, 3))
-	f.runtime.SetInspectFault(plegtest.Delay(30 * time.Millisecond)) // some are in flight at a kill
+	f.runtime.SetInspectFault(plegtest.Delay(30 * time.Millisecond)) // some events are in flight at a kill
 	lives, ended, kills := make([]int, 30), make(map[pleg.ContainerID]time.Time), 0
 	for range 400 {
 		pod := rng.IntN(len(lives))
@@ -96,7 +96,7 @@ type program struct {
 	kills      int
 
 	at    pleg.Position
-	since time.Time // when it stored the first position
+	since time.Time // the time at which the program stored its first position
 	state promises.State
 	died  map[pleg.ContainerID]bool
 }

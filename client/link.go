@@ -25,8 +25,8 @@ import (
 // make it large.
 const maxMessage = 16 << 20
 
-// maxHeaders is the greatest size of the headers and trailers of a call, in bytes. The
-// message of an error is among them.
+// maxHeaders is the greatest size of the headers and trailers of a call, in bytes. The trailers
+// contain the message of an error.
 const maxHeaders = 64 << 10
 
 // maxTries and retryRefused repeat a refused call for the status of a pod: a server bounds the calls
@@ -107,7 +107,7 @@ func (l *link) unavailable(s *status.Status) error {
 		return &callError{s, []error{pleg.ErrNotSynced}}
 	case d == nil || d.err == nil:
 		return &callError{s, []error{pleg.ErrNoDaemon}}
-	case errors.Is(d.err, fs.ErrPermission): // it may be there
+	case errors.Is(d.err, fs.ErrPermission): // the daemon may be there
 		return &callError{status.New(s.Code(), d.err.Error()), []error{d.err}}
 	}
 	return &callError{status.New(s.Code(), d.err.Error()), []error{pleg.ErrNoDaemon, d.err}}

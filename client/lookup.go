@@ -14,8 +14,8 @@ import (
 )
 
 // Lookup says which container and pod a container id, a process or a cgroup belongs to. It is the
-// server's Pipeline.Lookup, with the same errors: a process id is of the server's pid namespace. It
-// blocks until the server has answered or ctx ends.
+// server's Pipeline.Lookup, with the same errors; a process id is one of the server's pid
+// namespace. It blocks until the server has answered or ctx ends.
 func (c *Client) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	if err := option.CheckQuery(q); err != nil {
 		return lookup.Container{}, err

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// requests are those to send to the daemon. A goroutine sends them, one at a time, while there
-// are any.
+// requests are the requests that wait to be sent to the daemon. A goroutine sends them, one at a
+// time, while there are any.
 type requests struct {
 	mu      sync.Mutex
 	waiting []request // distinct
@@ -44,7 +44,7 @@ func (c *Client) request(r request) {
 	q.waiting = append(q.waiting, r)
 	if !q.sending {
 		q.sending = true
-		go c.sendRequests() // until none waits; Close ends its call
+		go c.sendRequests() // ends once no request waits; Close ends its call
 	}
 }
 

@@ -13,13 +13,16 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
 var errBroken = errors.New("inspect: broken \xff")
@@ -115,6 +118,14 @@ func TestLookup(t *testing.T) {
 	})
 }
 
+// A lookup before the first list may succeed later, as in the process of the pipeline.
+func TestLookupBeforeTheFirstList(t *testing.T) {
+	c := clientOf(t, &hostile.Daemon{OnLookup: func(context.Context) (*plegv1.LookupResponse, error) { return nil, wire.NotSynced() }})
+	if _, err := c.Lookup(t.Context(), lookup.Query{Container: "c"}); !errors.Is(err, lookup.ErrNotYet) || !errors.Is(err, pleg.ErrNotSynced) {
+		t.Errorf("Lookup = %v, want %v and %v", err, lookup.ErrNotYet, pleg.ErrNotSynced)
+	}
+}
+
 func TestPodStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.runtime.Set("a", "c1=running")
@@ -153,7 +164,7 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		future := time.Now().Add(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // they take all slots
+		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // these calls take all slots
 			c := f.newClient(nil)
 			for range server.DefaultMaxStreams {
 				waiting.Go(func() { _, _ = c.PodStatus(ctx, "a", future) })

@@ -45,12 +45,12 @@ type subscription struct {
 	cancel context.CancelFunc
 	once   sync.Once
 	events chan pleg.Event
-	err    error // why events was closed
+	err    error // the reason why events was closed
 	reader atomic.Int32
 	lag    atomic.Pointer[pleg.Lag]
 }
 
-// start starts the goroutine. Close ends it, as does an error that no attempt can mend.
+// start starts the goroutine. Close ends it, as does an error that no attempt can remove.
 func (s *subscription) start() {
 	s.once.Do(func() {
 		go func() {

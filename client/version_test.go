@@ -95,7 +95,7 @@ func TestRequestsWithoutADaemon(t *testing.T) {
 			t.Errorf("Pods = %+v, %v", pods, err)
 		}
 		f.client.Close()
-		f.client.RequestRelist("a") // its goroutine ends: see TestMain
+		f.client.RequestRelist("a") // the goroutine of the request ends: see TestMain
 	})
 }
 
@@ -123,7 +123,8 @@ func TestLostRequestsAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// The daemon takes ten requests a second: those above are sent again, and none is lost.
+// The daemon takes ten requests a second: the client sends further requests again, and none is
+// lost.
 func TestManyRequestsAreSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		const pods = 25

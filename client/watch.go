@@ -46,11 +46,11 @@ type watch struct {
 
 	// last is the position of the last event that was delivered; nil before the first.
 	last *plegv1.Position
-	// stateless is set while a watch that resumes at a position lacks the state at it.
+	// stateless is set while a watch that resumes at a position lacks the state at that position.
 	stateless bool
 	// lag is how far the server was behind when it sent the last event.
 	lag pleg.Lag
-	// received is when the current connection delivered its first event; zero before.
+	// received is the time at which the current connection delivered its first event; zero before.
 	received time.Time
 	// forbidden is how many of the last attempts the socket refused because of its permissions.
 	forbidden int
@@ -87,8 +87,9 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// maxForbidden is how many attempts in a row are refused until that is final; they take two seconds
-// or more. Whatever starts the daemon may create the folder of the socket, and then set its mode.
+// maxForbidden is the number of refused attempts in a row after which a refusal is final; they take
+// two seconds or more. Whatever starts the daemon may create the folder of the socket, and then set
+// its mode.
 const maxForbidden = 6
 
 // isForbidden reports whether the socket belongs to another user, after an attempt that failed.
@@ -103,7 +104,7 @@ func (w *watch) isForbidden(err error) bool {
 
 // connect connects once and receives until the connection breaks.
 func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error {
-	// The server is not told of a deadline: it could end the call a moment before ctx ends, which
+	// The server gets no deadline: it could end the call a moment before ctx ends, which
 	// would look like a broken connection.
 	ended := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ended))

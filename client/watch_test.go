@@ -89,7 +89,7 @@ func TestDaemonIsAway(t *testing.T) {
 		defer forbidden.Close()
 		all := calls(forbidden)
 		all["WaitSynced"] = forbidden.WaitSynced(t.Context())
-		for _, err := range forbidden.Watch(t.Context(), pleg.SubscribeOptions{}) { // it ends
+		for _, err := range forbidden.Watch(t.Context(), pleg.SubscribeOptions{}) { // the watch ends
 			all["Watch"] = errors.Join(all["Watch"], err)
 		}
 		if all["Watch"] == nil {
@@ -229,6 +229,18 @@ func TestSubscribe(t *testing.T) {
 					t.Errorf("%s: an event after Close", name)
 				}
 			}
+			early, err := p.Subscribe(pleg.SubscribeOptions{})
+			kit.Must(t, err)
+			_, _ = early.Next(stopped) // its first read, from which on it gets all events
+			synctest.Wait()
+			f.change(pleg.PodUID(name), "c2=running")
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if ev, err := early.Next(soon); err != nil || ev.PodUID != pleg.PodUID(name) {
+				t.Errorf("%s: after a read whose context had ended: %v, %v", name, ev, err)
+			}
+			early.Close()
+			f.change(pleg.PodUID(name), "")
 			unread := subscribe(t, p)
 			unread.Close()
 			for range unread.All(t.Context()) { //nolint:errcheck // nothing is read

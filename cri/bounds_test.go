@@ -130,8 +130,8 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	}
 }
 
-// A list that fails cancels the other list. The error of that one does not matter. The next list
-// works.
+// A list that fails cancels the other list. The error of the other list does not matter. The next
+// list works.
 func TestFailedListEndsTheOther(t *testing.T) {
 	for _, tt := range []struct {
 		want, fails, hangs string

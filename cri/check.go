@@ -91,7 +91,7 @@ func (c *Client) Check(ctx context.Context) (Version, error) {
 func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) *ConnectError {
 	e := &ConnectError{Endpoint: c.endpoint, Problem: Failing, Reason: "it answers with an error", Err: err}
 	switch code := status.Code(err); {
-	case code == codes.Unimplemented && !strings.Contains(status.Convert(err).Message(), "method Version not implemented"): // it offers the service
+	case code == codes.Unimplemented && !strings.Contains(status.Convert(err).Message(), "method Version not implemented"): // the server offers the service
 		e.Problem = NotCRI
 		e.Reason = "it serves gRPC but not CRI v1 (runtime.v1.RuntimeService): an old runtime, one with CRI disabled, or another service"
 	case code == codes.DeadlineExceeded && connected:
@@ -125,7 +125,7 @@ func listens(path string) bool {
 	path = resolved(path)
 	for line := range strings.Lines(string(sockets)) {
 		fields := strings.Fields(line)
-		_, bound, absolute := strings.Cut(line, " /") // it may have spaces
+		_, bound, absolute := strings.Cut(line, " /") // the path may contain spaces
 		if absolute && fields[3] == acceptCon && resolved("/"+strings.TrimSuffix(bound, "\n")) == path {
 			return true
 		}

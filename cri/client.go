@@ -46,7 +46,7 @@ type Client struct {
 	events   *grpc.ClientConn
 	observed *observed // the connections of conn
 	runtime  runtimeapi.RuntimeServiceClient
-	// watched is when the first event stream was requested; nil before.
+	// watched is the time at which the first event stream was requested; nil before.
 	watched atomic.Pointer[time.Time]
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
@@ -175,7 +175,7 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 			MinConnectTimeout: opts.ConnectTimeout + reconnectMax,
 		}),
 	}
-	target := url.URL{Scheme: "unix", Path: socket} // which may contain characters that a URL may not
+	target := url.URL{Scheme: "unix", Path: socket} // the path may contain characters that a URL may not
 	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
 
@@ -185,11 +185,12 @@ type connection struct {
 	// made is zero for the first connection: older statuses do not exist.
 	made time.Time
 	pid  int  // of the process at the other end
-	unix bool // it is to a unix socket: a dialer may make others
+	unix bool // the connection is to a unix socket: a dialer may make others
 	// uncarried is true if the last sandbox status did not carry the statuses of its containers.
 	uncarried atomic.Bool
 	// hasEvents is set once an event stream has sent an event, or has lived longer than the stream
-	// of a runtime whose events are switched off. noEvents is why the runtime sends none.
+	// of a runtime whose events are switched off. noEvents is the reason why the runtime sends
+	// none.
 	hasEvents atomic.Bool
 	noEvents  atomic.Pointer[error]
 }

@@ -12,10 +12,10 @@
 // that of containers is, by sandbox. On each connection it asks for the abilities of the runtime
 // again.
 //
-// A malformed item hides no other. The client completes it from the list before or from the
-// kubelet's labels, and skips it if neither contains the missing field. Of an item with text that
-// is not UTF-8, only the state is used. It counts the item in pleg_malformed_items_total and logs
-// it once.
+// A malformed item hides no other. The client completes it from the previous list or from the
+// kubelet's labels, and skips it if neither contains the missing field. Of an item with text that is
+// not UTF-8, only the state is used. It counts the item in pleg_malformed_items_total and logs it
+// once.
 //
 // A container belongs to the sandbox that it names. If the list lacks that sandbox, the client takes
 // the pod from an earlier list, or asks for the sandbox. Pods that share a UID are listed apart: the

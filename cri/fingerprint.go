@@ -19,7 +19,7 @@ var (
 // not know.
 type fingerprint struct {
 	labels      int // the number of entries; a repeated key counts twice
-	annotations int // their size in bytes
+	annotations int // the size of the annotations in bytes
 	sum         uint64
 	valid       bool // false if the fingerprint may not be compared
 }

@@ -173,7 +173,7 @@ func FuzzEvent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		event := &event{}
 		if err := proto.Unmarshal(raw, event); err != nil {
-			return // gRPC would not hand it on
+			return // gRPC would not pass it on
 		}
 		h := hintOf(t, &Client{}, event)
 		if h.Container != pleg.ContainerID(event.GetContainerId()) {

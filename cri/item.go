@@ -33,7 +33,7 @@ type item struct {
 	podNamespace string
 	label        pleg.PodUID       // the pod in the kubelet's label
 	labels       map[string]string // the pod's; nil for a container, unless known from its sandbox
-	// skip is why the item cannot be used as it is, or empty.
+	// skip is the reason why the item cannot be used as it is, or empty.
 	skip string
 	// labelled is true if the metadata is missing and the kubelet's labels contain the same data.
 	labelled bool

@@ -38,7 +38,7 @@ type list struct {
 	method string
 	whole  proto.Message // the request
 	// tooLarge is the error of the whole list if that is too large. The client tries the whole list
-	// again at retry, or on another connection than on.
+	// again at the time retry, or once the connection is not on any more.
 	tooLarge error
 	on       *connection
 	retry    time.Time
@@ -99,7 +99,7 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 	calls, callCtx := errgroup.WithContext(ctx)
 	defer func() { _ = calls.Wait() }() // also if the list of containers panics
 	calls.Go(func() error { return c.listWhole(callCtx, l.sandboxes) })
-	// On this goroutine: another has to grow its stack at each relist.
+	// On this goroutine: another one would have to grow its stack at each relist.
 	if err := c.listWhole(callCtx, l.containers); err != nil {
 		calls.Go(func() error { return err }) // ends the list of sandboxes, unless that failed first
 	}

@@ -140,8 +140,8 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	}
 }
 
-// hidesNoOther requires that each list contains the good pod, counts the malformed items, and
-// that they are logged once.
+// hidesNoOther requires that each list contains the good pod, that the malformed items are counted,
+// and that each is logged once.
 func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times int) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -156,7 +156,7 @@ func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times i
 }
 
 // An item without metadata, or with text that is not UTF-8, still counts. Its name and pod
-// come from the list before, or else from the kubelet's labels, and its state from the item.
+// come from the previous list, or else from the kubelet's labels, and its state from the item.
 func TestMalformedItemIsCompleted(t *testing.T) {
 	sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
 	containers := []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)}

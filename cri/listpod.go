@@ -38,8 +38,8 @@ func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error
 	return pods[0], nil
 }
 
-// labelFinds reports whether the kubelet's label finds all of a pod, according to the last list; of a
-// pod that is not in it, if no pod in the list is unlabelled.
+// labelFinds reports whether the kubelet's label finds all of a pod, according to the last list. For
+// a pod that is not in that list, it reports whether no listed pod is unlabelled.
 func (c *Client) labelFinds(uid pleg.PodUID) bool {
 	last := c.last.Load()
 	if last == nil {

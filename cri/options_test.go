@@ -67,6 +67,7 @@ func TestMetrics(t *testing.T) {
 		listPods(t, client)
 		_, err = client.PodStatus(t.Context(), pod([]string{"s"}, []string{"gone", "too"}), nil)
 		must(t, err)
+		<-watchEvents(t, client).opened // it asks for the version too
 		families, err := registry.Gather()
 		must(t, err)
 		var got []string
@@ -88,7 +89,7 @@ func TestMetrics(t *testing.T) {
 			"kubelet_runtime_operations_total list_containers 1",
 			"kubelet_runtime_operations_total list_podsandbox 1",
 			"kubelet_runtime_operations_total podsandbox_status 1",
-			"kubelet_runtime_operations_total version 1",
+			"kubelet_runtime_operations_total version 2",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -74,6 +75,12 @@ func TestRemovedSocketIsReported(t *testing.T) {
 		t.Errorf("without a socket: %v, want that it is gone", err)
 	}
 	stop()
+	for err := error(nil); err == nil; _, err = client.ListPods(t.Context()) { // until the client has seen the end
+		must(t, t.Context().Err())
+	}
+	if err := client.Report().Degraded; err != nil {
+		t.Errorf("without a connection: %v, want nothing about connections that are open", err)
+	}
 	rawruntime.Serve(t, &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}, listen(t, path))
 	for range 1000 { // until the client has seen the end of its connection, and made another
 		if _, err := client.ListPods(t.Context()); err == nil {
@@ -82,6 +89,21 @@ func TestRemovedSocketIsReported(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	wantPods(t, client, 1)
+}
+
+// A list waits for a silent runtime for another ListTimeout at most.
+func TestSilentRuntimeIsNotAwaitedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &kit.Memory{}
+		accept(t, m.Listen(), func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		_, err := clientOf(t, m, cri.Options{ConnectTimeout: time.Second, ListTimeout: 7 * time.Second}).ListPods(ctx)
+		if took := time.Since(began); err == nil || took < 7*time.Second || took > 14*time.Second {
+			t.Errorf("%v after %v, want an error after one more ListTimeout", err, took)
+		}
+	})
 }
 
 // The stream counts as opened once the runtime has answered.

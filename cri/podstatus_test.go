@@ -21,7 +21,7 @@ import (
 )
 
 // The calls of one inspection of a pod with a sandbox and two running containers. last makes the
-// last status from the status of the inspection before.
+// last status from the status of the previous inspection.
 func TestPodStatusCalls(t *testing.T) {
 	same := func(*pleg.PodStatus) {}
 	state := func(of pleg.State) func(*pleg.PodStatus) {
@@ -56,8 +56,8 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "a container had exited", last: exit, list: listed(pleg.StateExited)},
 		{name: "a container has exited since", last: same, list: listed(pleg.StateExited), containers: 1},
 		{name: "a container had exited and is listed as running", last: exit, containers: 1},
-		{name: "a container had been killed", last: kill(2 * time.Second), list: listed(pleg.StateExited)},
-		{name: "a container had been killed just before", last: kill(100 * time.Millisecond), list: listed(pleg.StateExited), containers: 1},
+		{name: "a container had been killed", last: kill(time.Second), list: listed(pleg.StateExited)},
+		{name: "a container had been killed just before", last: kill(time.Second - 1), list: listed(pleg.StateExited), containers: 1},
 		{name: "a container was created", last: state(pleg.StateCreated), containers: 1},
 		{name: "a container was and is created", last: state(pleg.StateCreated), list: listed(pleg.StateCreated)},
 		{name: "a container is listed as created and runs", last: same, list: listed(pleg.StateCreated), containers: 1},
@@ -66,6 +66,12 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "carried, nothing is known", carries: true, sandboxes: 1},
 		{name: "carried, all is listed as before", carries: true, last: same},
 		{name: "carried, a container has exited since", carries: true, last: same, list: listed(pleg.StateExited), sandboxes: 1},
+		{name: "carried, a container has exited since beside a dead sandbox", carries: true, last: func(st *pleg.PodStatus) {
+			st.Sandboxes = append(st.Sandboxes, &pleg.SandboxStatus{ID: "dead"})
+		}, list: func(p *pleg.Pod) {
+			listed(pleg.StateExited)(p)
+			p.Sandboxes = append(p.Sandboxes, &pleg.Container{ID: "dead", State: pleg.StateExited})
+		}, sandboxes: 1},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
 			rt, m := simulation(t, simruntime.Options{StatusesInSandbox: test.carries})
@@ -99,14 +105,14 @@ func TestPodStatusCalls(t *testing.T) {
 			if kept := last.Container(first.ID); kept != nil && (st.Container(first.ID) == kept) != (test.containers == 0 && (!test.carries || test.sandboxes == 0)) {
 				t.Errorf("the last status of the first container is used: %t", st.Container(first.ID) == kept)
 			}
-			if len(st.Containers) != 2 || len(st.Sandboxes) != 1 {
-				t.Errorf("got %d containers and %d sandboxes, want 2 and 1", len(st.Containers), len(st.Sandboxes))
+			if len(st.Containers) != 2 || len(st.Sandboxes) != len(listed.Sandboxes) {
+				t.Errorf("got %d containers and %d sandboxes, want 2 and %d", len(st.Containers), len(st.Sandboxes), len(listed.Sandboxes))
 			}
 			rt.ResetStats()
 			_, err = clientOf(t, m, cri.Options{}).PodStatus(t.Context(), listed, last)
 			must(t, err)
-			if n := rt.Stats().RPCs["PodSandboxStatus"].Calls; n != 1 {
-				t.Errorf("a client that had no connection asked for %d sandboxes, want 1", n)
+			if n := rt.Stats().RPCs["PodSandboxStatus"].Calls; n != int64(len(listed.Sandboxes)) {
+				t.Errorf("a client that had no connection asked for %d sandboxes, want %d", n, len(listed.Sandboxes))
 			}
 		})
 	}
@@ -176,8 +182,8 @@ func TestNewConnectionIsAskedForEverything(t *testing.T) {
 
 // On random histories, an inspection that uses the last status of the pod returns the same as an
 // inspection that asks for everything, except that a container that has ended since is in the state
-// that the list shows. The runtime carries statuses never, always, or now and then, and some of them
-// are unusable.
+// that the list shows. The runtime carries statuses never, always, or sometimes, and some carried
+// statuses are unusable.
 func TestPodStatusEqualsAllCalls(t *testing.T) {
 	for carries, name := range []string{"never", "always", "sometimes"} {
 		kit.Bubble(t, name, func(t *testing.T) {

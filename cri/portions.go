@@ -48,9 +48,10 @@ type portion struct {
 	id      string
 }
 
-// portions divides a request whose answer is too large: for sandboxes by state, READY first, so that
-// a sandbox that stops meanwhile is in the second list, too; for containers by sandbox, and then by
-// state; and then into single ones, of which the id is known.
+// portions divides a request whose answer is too large. A list of sandboxes is divided by state,
+// READY first, so that a sandbox that stops meanwhile is in the second list, too. A list of
+// containers is divided by sandbox, and then by state. The last step asks for each known sandbox or
+// container by its id.
 func (l *lists) portions(request proto.Message) (parts []portion) {
 	sandbox := func(id string, f *runtimeapi.PodSandboxFilter) {
 		parts = append(parts, portion{&runtimeapi.ListPodSandboxRequest{Filter: f}, id})
@@ -103,7 +104,7 @@ func (c *Client) listPortions(ctx context.Context, all *lists, l *list, request 
 		switch {
 		case status.Code(err) == codes.NotFound:
 		case isTooLarge(err) && known != nil && known.item.sandbox: // large annotations
-			l.include(known) // it exists; a sandbox that no list has shown yet must not count as gone
+			l.include(known) // the sandbox exists; if no list has shown it yet, it must not count as gone
 		case isTooLarge(err) && part.id == "":
 			if err := c.listPortions(ctx, all, l, part.request); err != nil {
 				return err

@@ -83,10 +83,14 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 			check("a pod gone and a new one")
 			rt.Burst(3, simruntime.Restart)
 			check("restarts")
-			rt.ResetStats()
-			check("remembered")
-			if s, c := rt.Stats().RPCs["ListPodSandbox"].Calls, rt.Stats().RPCs["ListContainers"].Calls; s != tt.sandboxes || c != tt.containers {
-				t.Errorf("%d lists of sandboxes and %d of containers, want %d and %d: the whole list is put off", s, c, tt.sandboxes, tt.containers)
+			for range 2 {
+				rt.ResetStats()
+				check("remembered")
+				if s, c := rt.Stats().RPCs["ListPodSandbox"].Calls, rt.Stats().RPCs["ListContainers"].Calls; s != tt.sandboxes || c != tt.containers {
+					t.Errorf("%d lists of sandboxes and %d of containers, want %d and %d: the whole list is put off", s, c, tt.sandboxes, tt.containers)
+				}
+				time.Sleep(5 * time.Minute)
+				check("the whole list is tried again")
 			}
 			for i := range 11 { // the node shrinks
 				_ = rt.RemovePod(pleg.PodUID(fmt.Sprint("heavy-", i))) // one is gone already
@@ -146,6 +150,9 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	}
 	rt.Containers = rt.Containers[:3]
 	require("one of those that do not fit is left", "b exited, e running, z running")
+	if err := client.Report().Degraded; err == nil || !strings.Contains(err.Error(), "the largest pods are ns-fat/name-fat 0.8 MiB (annotations 0.8 MiB), ns-thin") {
+		t.Errorf("degraded: %v, want the size of the pod, which fits now", err)
+	}
 	rt.Before = func(_ context.Context, request any) error {
 		if list, ok := request.(*runtimeapi.ListContainersRequest); ok && list.GetFilter().GetPodSandboxId() == "fat" {
 			return status.Error(codes.Internal, "broken")
@@ -188,13 +195,16 @@ func TestNewConnectionIsAskedForTheWholeList(t *testing.T) {
 	}
 }
 
-// TestSandboxSeenElsewhereIsInPortions uses a sandbox without a container, whose id no
-// list contains. If a single-pod list has shown it, the next list of all must contain it, or the
-// pod would count as gone.
+// TestSandboxSeenElsewhereIsInPortions uses two sandboxes without a container, whose ids no
+// list contains. If single-pod lists have shown them, the next list of all must contain them, or the
+// pods would count as gone. Once they are gone, they are not asked for again.
 func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
+	bare := []pleg.PodUID{"bare", "bald"}
 	listBare := func(t *testing.T, client *cri.Client) {
-		if p, err := client.ListPod(t.Context(), "bare"); err != nil || p == nil {
-			t.Fatalf("list of one pod: %v, %v", p, err)
+		for _, uid := range bare {
+			if p, err := client.ListPod(t.Context(), uid); err != nil || p == nil {
+				t.Fatalf("list of one pod: %v, %v", p, err)
+			}
 		}
 	}
 	failOnce := func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, pod pleg.PodUID, add func()) {
@@ -223,29 +233,40 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			wantPods(t, client, 12)
 			synctest.Wait()
 			see(t, rt, client, func() {
-				rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
+				for _, uid := range bare {
+					rt.AddPod(simruntime.PodSpec{Name: string(uid), UID: uid, Namespace: "default"})
+				}
 			})
 			for range 3 {
-				wantPods(t, client, 13)
+				wantPods(t, client, 14)
 			}
-			must(t, rt.RemovePod("bare"))
+			for _, uid := range bare {
+				must(t, rt.RemovePod(uid))
+			}
 			for range 2 {
+				rt.ResetStats()
 				wantPods(t, client, 12)
+			}
+			if n := rt.Stats().RPCs["ListPodSandbox"].Calls; n != 14 {
+				t.Errorf("%d lists of sandboxes at the end, want 2 by state and one for each of 12 pods", n)
 			}
 		})
 	}
 }
 
 // A sandbox that has become too large to be listed even alone still exists: it stays as
-// it was in the list before. The sandbox of a malformed container is not asked for: a filter without an
-// id fits all.
+// it was in the previous list. The sandbox of a malformed container is not asked for: a filter without
+// an id fits all.
 func TestSandboxTooLargeAloneStays(t *testing.T) {
 	rt := &rawruntime.Runtime{
 		Sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)},
 		Containers: []*runtimeapi.Container{container("c1", "", 1, 1)},
 	}
-	var large atomic.Bool
+	var large, gone atomic.Bool
 	rt.Before = func(_ context.Context, request any) error {
+		if list, ok := request.(*runtimeapi.ListPodSandboxRequest); ok && gone.Load() && list.GetFilter().GetId() == "s2" {
+			return status.Error(codes.NotFound, "gone") // a runtime may answer so
+		}
 		if list, ok := request.(*runtimeapi.ListPodSandboxRequest); ok && list.GetFilter() != nil && list.GetFilter().GetId() == "" && list.GetFilter().GetState() == nil {
 			return status.Error(codes.Internal, "all are asked for again")
 		}
@@ -259,27 +280,38 @@ func TestSandboxTooLargeAloneStays(t *testing.T) {
 	large.Store(true)
 	wantList(t, client, before)
 	wantList(t, client, before)
+	gone.Store(true)
+	wantList(t, client, strings.SplitAfter(before, "\n")[0])
 }
 
-// TestSandboxInTwoPortionsCountsOnce makes a sandbox stop between the list of ready sandboxes and the
-// list of the others: the portions overlap.
+// TestSandboxInTwoPortionsCountsOnce makes a sandbox stop between the first portion and the second: it
+// is in both, since the ready sandboxes come first. In a whole list it may not be twice.
 func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
-	reg := prometheus.NewPedanticRegistry()
-	rt := &rawruntime.Runtime{}
-	rt.Before = func(_ context.Context, request any) error {
-		list, ok := request.(*runtimeapi.ListPodSandboxRequest)
-		switch {
-		case ok && list.GetFilter() == nil:
-			return status.Error(codes.ResourceExhausted, "too large")
-		case ok:
-			rt.Sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", list.GetFilter().GetState().GetState(), 1)}
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewPedanticRegistry()
+		rt := &rawruntime.Runtime{}
+		state := runtimeapi.PodSandboxState_SANDBOX_READY
+		rt.Before = func(_ context.Context, request any) error {
+			list, ok := request.(*runtimeapi.ListPodSandboxRequest)
+			switch {
+			case ok && list.GetFilter() == nil:
+				return status.Error(codes.ResourceExhausted, "too large")
+			case ok:
+				rt.Sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", state, 1)}
+				state = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+			}
+			return nil
 		}
-		return nil
-	}
-	client := connect(t, rt, cri.Options{Registerer: reg})
-	pods, err := client.ListPods(t.Context())
-	if err != nil || len(pods) != 1 || len(pods[0].Sandboxes) != 1 {
-		t.Errorf("got %s, %v; want one sandbox", show(pods), err)
-	}
-	kit.RequireMetric(t, reg, 0, "pleg_malformed_items_total")
+		client := connect(t, rt, cri.Options{Registerer: reg})
+		pods, err := client.ListPods(t.Context())
+		if err != nil || len(pods) != 1 || len(pods[0].Sandboxes) != 1 {
+			t.Errorf("got %s, %v; want one sandbox", show(pods), err)
+		}
+		kit.RequireMetric(t, reg, 0, "pleg_malformed_items_total")
+		time.Sleep(5 * time.Minute)
+		rt.Before = nil
+		rt.Sandboxes = append(rt.Sandboxes, rt.Sandboxes[0])
+		wantPods(t, client, 1)
+		kit.RequireMetric(t, reg, 1, "pleg_malformed_items_total")
+	})
 }

@@ -52,8 +52,8 @@ func silent(err error) bool {
 }
 
 // awaitAnswer waits until the runtime answers on a new connection, or refuses it, for ListTimeout at
-// most. A runtime that accepts a connection and says nothing hangs, although grpc ends each call on
-// this connection at once, and again with the same error until it makes another.
+// most. A runtime that accepts a connection and sends nothing hangs, although grpc ends each call at
+// once, with the same error until it makes another connection.
 func (c *Client) awaitAnswer(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()

@@ -41,7 +41,7 @@ func (c *Client) sandboxStatus(ctx context.Context, on *connection, uid pleg.Pod
 	if err := checkStatus(err, answer.GetStatus(), runtimeapi.PodSandboxState_name, listed); err != nil {
 		return nil, nil, &pleg.CallError{Call: call, Err: err}
 	}
-	on.uncarried.Store(answer.GetTimestamp() <= 0) // it is set only together with the containers' statuses
+	on.uncarried.Store(answer.GetTimestamp() <= 0) // a timestamp comes only together with the containers' statuses
 	if answer.GetTimestamp() >= began.UnixNano() {
 		carried = answer.GetContainersStatuses()
 	}

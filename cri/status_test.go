@@ -103,7 +103,7 @@ func TestPodStatusErrors(t *testing.T) {
 		name      string
 		sandbox   *runtimeapi.PodSandboxStatusResponse // of the sandbox s, if there is one
 		container *runtimeapi.ContainerStatusResponse  // of the container c, if there is one
-		fails     error                                // in place of these
+		fails     error                                // other answers in place of the sandbox and the container
 		words     string
 		code      codes.Code
 	}{

@@ -73,7 +73,7 @@ func (t *table) startList() {
 	t.current++
 	clear(t.items)
 	t.items, t.skipped, t.portioned = t.items[:0], nil, false
-	if len(t.known) > 2*t.most { // lists that failed have left them
+	if len(t.known) > 2*t.most { // lists that failed have left items there
 		clear(t.known)
 		t.changed = true
 	}
@@ -143,8 +143,8 @@ func (t *table) add(raw []byte) error {
 }
 
 // addMalformed adds an incomplete item. The item exists, so addMalformed completes it
-// from the list before or, if it is new, from the kubelet's labels. If neither contains the data,
-// the item is skipped. known is the item with its id in the list before.
+// from the previous list or, if it is new, from the kubelet's labels. If neither contains the data,
+// the item is skipped. known is the item with its id in the previous list.
 func (t *table) addMalformed(it *item, known *knownItem) {
 	t.skipped = append(t.skipped, it.skipped(it.skip))
 	switch {

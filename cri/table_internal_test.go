@@ -135,7 +135,8 @@ func FuzzLists(f *testing.F) {
 	})
 }
 
-// Tables forget what is removed. What stays is the same pod, so that the differ need not compare it.
+// Tables forget removed items. A pod that stays is the same pointer, so that the differ need not
+// compare it.
 func TestTablesForgetRemovedItems(t *testing.T) {
 	l := testLists(t)
 	before := make(map[pleg.PodUID]*pleg.Pod)
@@ -160,7 +161,7 @@ func TestTablesForgetRemovedItems(t *testing.T) {
 
 func TestIdleListAllocatesLittle(t *testing.T) {
 	l := testLists(t)
-	var answers [4][2]mem.BufferSlice // with the maps in another order in each
+	var answers [4][2]mem.BufferSlice // each has its maps in another order
 	for i := range answers {
 		sandboxes, containers := node(t, 1000)
 		answers[i] = [2]mem.BufferSlice{pieces(sandboxes), pieces(containers)}
@@ -177,8 +178,8 @@ func TestIdleListAllocatesLittle(t *testing.T) {
 	}
 }
 
-// TestShortFieldsAreSplitLikeOthers compares all first two bytes, with any number of bytes
-// after them.
+// TestShortFieldsAreSplitLikeOthers tries all values of the first two bytes, followed by any number
+// of bytes.
 func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
 	field := make([]byte, 140)
 	for first := range 0x10000 {
@@ -226,7 +227,7 @@ func TestManyItemsAreRefused(t *testing.T) {
 		if err := next(2); err == nil || !strings.Contains(err.Error(), "more than 100 items") {
 			t.Errorf("%s: got %v, want an error", name, err)
 		}
-		for range 2 { // lists with other items that fail too
+		for range 3 { // lists with other items that fail too
 			table.startList()
 			if err := next(10 * most); err == nil {
 				t.Errorf("%s: a list with too many items was read", name)
@@ -234,6 +235,11 @@ func TestManyItemsAreRefused(t *testing.T) {
 		}
 		if len(table.items) > most+1 || len(table.skipped) > most+1 || len(table.known) > 2*most+2 {
 			t.Errorf("%s: %d items are kept, %d skipped, %d are known", name, len(table.items), len(table.skipped), len(table.known))
+		}
+		known := len(table.known) > 0
+		table.changed = false
+		if err := table.readList(nil); err != nil || len(table.items) > 0 || table.changed != known {
+			t.Errorf("%s: an empty list has %d items, %v, and is another than before: %v, want %v", name, len(table.items), err, table.changed, known)
 		}
 		if err := table.readList(pieces(duplicate)); err != nil || len(table.items) != 1 {
 			t.Errorf("%s: the next list has %d items, %v, want 1", name, len(table.items), err)

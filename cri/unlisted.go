@@ -19,7 +19,7 @@ const askWithin, askAgain = time.Second, time.Minute
 // unlistedSandbox is a sandbox that a container names and that is not listed.
 type unlistedSandbox struct {
 	sandbox *item     // nil if it is not known
-	asked   time.Time // when the runtime did not return it
+	asked   time.Time // the time at which the runtime did not return the sandbox
 }
 
 // forgetUnlisted forgets all sandboxes except the ones that these containers name.
@@ -54,9 +54,9 @@ func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 }
 
 // askUnlisted asks the runtime for the sandboxes that containers name, that are not listed, and
-// that would name a pod or give it its labels. It reports whether the runtime knew any of them. It
-// waits for at most askWithin. If it learns nothing of a pod, the name and labels stay those in the
-// kubelet's labels of its containers.
+// that would name a pod or give it its labels. It reports whether the runtime knew any of these
+// sandboxes. It waits for at most askWithin. If it learns nothing of a pod, the name and labels
+// stay those in the kubelet's labels of its containers.
 func (c *Client) askUnlisted(ctx context.Context, j *joiner) bool {
 	var ids []pleg.ContainerID
 	for _, o := range j.orphans {

@@ -62,7 +62,8 @@ func TestListPodAsksForItsSandbox(t *testing.T) {
 	}
 }
 
-// A sandbox that was in an earlier list is not asked for, however long ago.
+// A sandbox that was in an earlier list is not asked for, however long ago, and neither is one of a pod
+// with another sandbox. Without its containers, a sandbox is forgotten.
 func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	var asked atomic.Int64
 	fake := unlistedSandbox(&asked, noFault)
@@ -73,31 +74,50 @@ func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	wantList(t, client, unlistedPod)
 	fake.Containers = append(fake.Containers, container("c2", "s1", 1, 3))
 	wantList(t, client, "u1 ns-s1/name-s1 map[app:web of:s1] c2<s1 name-c2#3 running@3 c1<s1 name-c1#2 running@2\n")
+	other := unlistedSandbox(&asked, noFault)
+	labelled(other.Containers[0], "u1")
+	other.Sandboxes = []*runtimeapi.PodSandbox{ofPod(sandbox("s2", "u1", 0, 1), "space", "labelled")}
+	wantPods(t, connect(t, other, cri.Options{}), 1)
 	if n := asked.Load(); n != 0 {
 		t.Errorf("asked %d times, want not at all", n)
 	}
+	containers := fake.Containers[:1]
+	fake.Containers = nil
+	wantPods(t, client, 0)
+	fake.Containers = containers
+	wantList(t, client, unlistedPod)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times for a sandbox whose containers were gone, want 1", n)
+	}
 }
 
-// If the runtime does not return the sandbox, the pod's name is that in the kubelet's labels. The
-// sandbox is asked for again after a minute.
+// If the runtime does not return the sandbox, or not as one of a pod, the pod's name is that in the
+// kubelet's labels. The sandbox of two containers is asked for once, and again after a minute.
 func TestSandboxThatIsNotTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fail  func(context.Context) error
+		told  func(*runtimeapi.PodSandboxStatus) // changes the answer, if there is one
 		waits time.Duration
 		asked int64 // in 62 lists, one a second
 	}{
-		"it is gone": {func(context.Context) error { return status.Error(codes.NotFound, "gone") }, 0, 2},
-		"an error":   {func(context.Context) error { return status.Error(codes.Internal, "broken") }, 0, 2},
-		"it hangs":   {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, time.Second, 2},
+		"it is gone": {func(context.Context) error { return status.Error(codes.NotFound, "gone") }, nil, 0, 2},
+		"an error":   {func(context.Context) error { return status.Error(codes.Internal, "broken") }, nil, 0, 2},
+		"it hangs":   {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil, time.Second, 2},
+		"another's":  {noFault, func(st *runtimeapi.PodSandboxStatus) { st.Id = "s2" }, 0, 2},
+		"of no pod":  {noFault, func(st *runtimeapi.PodSandboxStatus) { st.Metadata.Uid = "" }, 0, 2},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			var asked atomic.Int64
 			fake := unlistedSandbox(&asked, tc.fail)
 			labelled(fake.Containers[0], "u1")
+			fake.Containers = append(fake.Containers, labelled(container("c2", "s1", 1, 1), "u1"))
+			if tc.told != nil {
+				tc.told(fake.SandboxStatuses["s1"].Status)
+			}
 			client := connect(t, fake, cri.Options{})
 			for n := range 62 {
 				began := time.Now()
-				wantList(t, client, "u1 space/labelled map[] c1<s1 name-c1#2 running@2\n")
+				wantList(t, client, "u1 space/labelled map[] c1<s1 name-c1#2 running@2 c2<s1 name-c2#1 running@1\n")
 				if took := time.Since(began); n == 0 && took != tc.waits || took > tc.waits {
 					t.Errorf("list %d took %v, want %v", n, took, tc.waits)
 				}

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -22,7 +24,7 @@ import (
 // Each option acts: a row gives it a value of its own.
 func TestOptionsAct(t *testing.T) {
 	var log kit.Log
-	registry, renamed, calls := prometheus.NewRegistry(), prometheus.NewRegistry(), 0
+	registry, renamed, intercepted, calls := prometheus.NewRegistry(), prometheus.NewRegistry(), prometheus.NewRegistry(), 0
 	list := func(ctx context.Context, c *cri.Client) error { _, err := c.ListPods(ctx); return err }
 	ends := func(after time.Duration, call func(context.Context, *cri.Client) error) func(*testing.T, *cri.Client) {
 		return func(t *testing.T, c *cri.Client) {
@@ -85,23 +87,22 @@ func TestOptionsAct(t *testing.T) {
 				t.Error("the operations do not have the name of the kubelet's")
 			}
 		}},
-		"DialOptions": {cri.Options{DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(
-			func(ctx context.Context, method string, request, answer any, cc *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		"DialOptions": {cri.Options{Registerer: intercepted, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+			func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
 				calls++
-				return call(ctx, method, request, answer, cc, o...)
+				return status.Error(codes.Internal, "intercepted")
 			})}}, nil, func(t *testing.T, c *cri.Client) {
-			_, err := c.Check(t.Context())
-			must(t, err)
-			if calls == 0 {
-				t.Error("the interceptor saw no call")
+			if _, err := c.Check(t.Context()); status.Code(err) != codes.Internal || calls == 0 {
+				t.Errorf("Check = %v, and the interceptor saw %d calls", err, calls)
 			}
+			kit.RequireMetric(t, intercepted, 1, "pleg_runtime_operations_errors_total", "version") // the client's own comes first
 		}},
 	}
 	kit.RequireRows(t, cri.Options{}, rows)
 	for name, row := range rows {
 		kit.Bubble(t, name, func(t *testing.T) {
 			fake := &rawruntime.Runtime{Before: row.before}
-			for n := range 2 { // they share a UID
+			for n := range 2 { // both pods share a UID
 				fake.Sandboxes = append(fake.Sandboxes, sandbox(fmt.Sprint("s", n), "u1", 0, int64(n)))
 			}
 			row.require(t, connect(t, fake, row.options))

@@ -29,14 +29,14 @@ type agentState struct {
 	Agent string `json:"agent"`
 	// CurrentAsOf is the time before the last list whose changes are all published.
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
-	// Fault is why nothing is published; nil while it works.
+	// Fault is the reason why nothing is published; nil while publishing works.
 	Fault *fault `json:"fault,omitempty"`
 	// Ended is true if the agent has ended as it should.
 	Ended bool `json:"ended,omitempty"`
 	health
 }
 
-// fault is why an agent cannot publish, and since when.
+// fault is the reason why an agent cannot publish, and the time since which it cannot.
 type fault struct {
 	Since time.Time `json:"since"`
 	Why   string    `json:"why"`
@@ -97,7 +97,8 @@ func (p *Publisher) examine(ctx context.Context) (h health) {
 	return h
 }
 
-// causes returns the parts that distinguish two healths, without times and numbers.
+// causes returns the parts of a health that are compared with the previous health: no times and no
+// numbers.
 func (h health) causes() (all []string) {
 	if h.Verdict == nil {
 		return nil
@@ -110,7 +111,7 @@ func (h health) causes() (all []string) {
 	return all
 }
 
-// of returns an agent's finding about a pod; nil for none.
+// of returns an agent's finding about a pod; nil if there is none.
 func (h health) of(uid pleg.PodUID) *Finding {
 	if i := slices.IndexFunc(h.Pods, func(f Finding) bool { return f.PodUID == uid }); i >= 0 {
 		return &h.Pods[i]
@@ -124,7 +125,8 @@ type lease struct {
 	// revision is the revision of this agent's value; 0 if there is no value.
 	revision uint64
 	renewed  time.Time
-	// rival is the revision of another agent's value, and since when that is known.
+	// rival is the revision of another agent's value, and rivalSince the time since which it is
+	// known.
 	rival      uint64
 	rivalSince time.Time
 	// owned is true once this publisher has published as its node.

@@ -43,7 +43,7 @@ func (k *keptLease) Update(_ context.Context, _ string, value []byte, last uint6
 	return last + 1, json.Unmarshal(value, &k.value)
 }
 
-// A lease says that all is published up to the time of a list, once no message of before it waits.
+// A lease says that all is published up to the time of a list, once no earlier message waits.
 func TestLeaseIsBehindWhatWaits(t *testing.T) {
 	bucket, at := &keptLease{}, time.Unix(1000, 0)
 	var p Publisher

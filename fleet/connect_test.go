@@ -10,7 +10,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// What cannot be sent now is an error: the publisher sends it again, and the connection must not do it too.
+// A message that cannot be sent now is an error: the publisher sends it again, and the connection must not
+// send it too.
 func TestConnectionKeepsNoMessage(t *testing.T) {
 	conn, err := fleet.Connect("nats://127.0.0.1:1", nil)
 	kit.Must(t, err)

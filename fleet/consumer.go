@@ -73,7 +73,7 @@ func (c *consumer) Stop() {
 	c.MessagesContext.Stop()
 }
 
-var errBehind = errors.New("the server does not send what the leader has")
+var errBehind = errors.New("the server does not send messages that the leader has")
 
 // next returns the next message; nil if none comes for a time and the leader stores no further one. A
 // server that follows the leader may stay behind, although its heartbeats come.

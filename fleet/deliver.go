@@ -71,7 +71,7 @@ func (p *progress) beyond(m *message) bool {
 
 // previous returns the sequence number of the node's message before this one, which the agent named; 0 if it named none.
 func previous(m *jetstream.RawStreamMsg) uint64 {
-	if n := m.Header.Get(batchSequence); n != "" && n != "1" {
+	if n := m.Header.Get(batchSequence); n != "" && n != "1" || m.Header.Get(jetstream.ExpectedLastMsgIDHeader) != "" {
 		return m.Sequence - 1
 	}
 	number, _ := strconv.ParseUint(m.Header.Get(jetstream.ExpectedLastSubjSeqHeader), 10, 64)

@@ -35,7 +35,8 @@ type cloudEvent struct {
 	} `json:"data"`
 }
 
-// timed is an event as it is written: to leave out a [time.Time] that is zero costs as much as all the rest.
+// timed is an event in the form in which it is encoded: to leave out a zero [time.Time] takes as long
+// as to encode all other fields.
 type timed struct {
 	*pleg.Event
 
@@ -56,7 +57,7 @@ func stamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// podTimed is a pod as it is written, like podState. Its status follows it.
+// podTimed is a pod in the form in which it is encoded, like podState. Its status follows it.
 type podTimed struct {
 	podLabels
 
@@ -72,7 +73,7 @@ type data struct {
 
 	// Pod is the pod as it is after the event; nil in a message about the node.
 	Pod *podState `json:"pod"`
-	// body is the message.
+	// body is the encoded message.
 	body []byte
 }
 
@@ -197,7 +198,7 @@ func newMessage(source string, k kind, ev *pleg.Event) *cloudEvent {
 	return m
 }
 
-// encode returns the text of a message, or of a part. Texts and numbers never fail.
+// encode returns the text of a message, or of a part. Encoding texts and numbers cannot fail.
 func encode(value any) []byte {
 	text, _ := gojson.Marshal(value)
 	return text
@@ -251,7 +252,7 @@ func (s *podState) restore(ev *pleg.Event) {
 	}
 }
 
-// podIn returns something of the pod in a message.
+// podIn returns the fields of P in the pod of a message.
 func podIn[P any](m *message) (P, error) {
 	var ce struct {
 		Data struct{ Pod P }

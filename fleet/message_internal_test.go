@@ -173,7 +173,8 @@ func TestIsFull(t *testing.T) {
 	}
 }
 
-// Three attempts find another leader soon; a server that is busy is not asked ever faster.
+// Three short attempts find another leader soon; later ones get longer, so that a busy server is
+// not asked too often.
 func TestPatience(t *testing.T) {
 	for i, want := range []time.Duration{5, 5, 5, 10, 20, 40, 60, 60} {
 		if got := (&patience{unanswered: i}).timeout(); got != want*time.Second {
@@ -182,34 +183,32 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// Which messages are sent together: a Gap begins a batch, a single server gets a row unless other nodes publish, and
-// after a refusal the next event is tried alone.
+// The messages that are sent together: a Gap begins a batch, a single server gets single messages in a row unless
+// other nodes publish, and after a refusal the next event is tried alone.
 func TestSize(t *testing.T) {
 	for name, tt := range map[string]struct {
 		queue    string // e is an event, g a Gap, s the other messages of a replay
 		replicas int
 		alone    bool
-		follows  bool
 		crowded  int
-		sent     int // of the queue, as a row
+		sent     int // messages of the queue that are in flight, not in a batch
 		want     int
 		batch    bool
 	}{
-		"events":                                {queue: "eee", replicas: 1, want: 1},
-		"events after an acknowledgement":       {queue: "eee", replicas: 1, follows: true, want: 3},
+		"events":                                {queue: "eee", replicas: 1, want: 3},
 		"events of three servers":               {queue: "eee", replicas: 3, want: 3, batch: true},
 		"one event of three servers":            {queue: "e", replicas: 3, want: 1},
-		"few events while other nodes publish":  {queue: "eee", replicas: 1, follows: true, crowded: 1, want: 1},
+		"few events while other nodes publish":  {queue: "eee", replicas: 1, crowded: 1, want: 1},
 		"many events while other nodes publish": {queue: strings.Repeat("e", 20), replicas: 1, crowded: 1, want: 20, batch: true},
-		"more than fit":                         {queue: strings.Repeat("e", 2000), replicas: 1, follows: true, want: 1000},
+		"more than fit":                         {queue: strings.Repeat("e", 2000), replicas: 1, want: 1000},
 		"events after a refusal":                {queue: strings.Repeat("e", 20), replicas: 3, alone: true, want: 1},
 		"a replay":                              {queue: "gss", replicas: 1, want: 3, batch: true},
 		"a replay after a refusal":              {queue: "gss", replicas: 1, alone: true, want: 3, batch: true},
 		"a replay behind events":                {queue: "eegss", replicas: 3, want: 2, batch: true},
-		"a row behind a row":                    {queue: strings.Repeat("e", 200), replicas: 1, follows: true, sent: 50, want: 150},
-		"a row behind a row, before a replay":   {queue: strings.Repeat("e", 200) + "gs", replicas: 1, follows: true, sent: 50, want: 150},
-		"few events behind a row":               {queue: strings.Repeat("e", 100), replicas: 1, follows: true, sent: 50, want: 0},
-		"a replay behind a row":                 {queue: "e" + "g" + strings.Repeat("s", 200), replicas: 1, follows: true, sent: 1, want: 0},
+		"a row behind a row":                    {queue: strings.Repeat("e", 200), replicas: 1, sent: 50, want: 150},
+		"a row behind a row, before a replay":   {queue: strings.Repeat("e", 200) + "gs", replicas: 1, sent: 50, want: 150},
+		"few events behind a row":               {queue: strings.Repeat("e", 100), replicas: 1, sent: 50, want: 0},
+		"a replay behind a row":                 {queue: "e" + "g" + strings.Repeat("s", 200), replicas: 1, sent: 1, want: 0},
 		"a replay, and more behind it":          {queue: "gsseegss", replicas: 1, want: 5, batch: true},
 	} {
 		info := jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}
@@ -223,7 +222,7 @@ func TestSize(t *testing.T) {
 			}
 			continue
 		}
-		if n, batch := p.size(tt.follows); n != tt.want || batch != tt.batch || p.crowded != 0 {
+		if n, batch := p.size(); n != tt.want || batch != tt.batch || p.crowded != 0 {
 			t.Errorf("%s: %d messages, as a batch: %t, want %+v", name, n, batch, tt)
 		}
 	}
@@ -244,6 +243,7 @@ func TestHole(t *testing.T) {
 	header := func(last string, batch string) nats.Header {
 		return nats.Header{jetstream.ExpectedLastSubjSeqHeader: {last}, batchSequence: {batch}}
 	}
+	row := nats.Header{jetstream.MsgIDHeader: {"x.30"}, jetstream.ExpectedLastMsgIDHeader: {"x.29"}}
 	for name, tt := range map[string]struct {
 		p      progress
 		start  uint64
@@ -258,6 +258,8 @@ func TestHole(t *testing.T) {
 		"within a batch":                   {p: progress{last: 29}, header: header("", "2"), kind: ofEvent},
 		"a hole in a batch":                {p: progress{last: 28}, header: header("", "3"), kind: ofEvent, gap: true},
 		"the first of a batch":             {p: known, header: header("20", "1"), kind: ofEvent},
+		"within a row":                     {p: progress{last: 29}, header: row, kind: ofEvent},
+		"a hole in a row":                  {p: progress{last: 28}, header: row, kind: ofEvent, gap: true},
 		"of a node that is not known":      {start: 25, header: header("25", ""), kind: ofEvent},
 		"after one that was lost":          {start: 25, header: header("26", ""), kind: ofEvent, gap: true},
 		"of somebody who names none":       {p: known, kind: ofEvent},

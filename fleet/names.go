@@ -39,7 +39,8 @@ func podSubject(cluster, node string, uid pleg.PodUID) string {
 	return subjectPrefix + nodeKey(cluster, node) + "." + last
 }
 
-// subjects returns the subjects of some nodes of a cluster; without nodes, those of all.
+// subjects returns the subjects of some nodes of a cluster; without nodes, the subjects of all
+// nodes.
 func subjects(prefix, cluster string, nodes []string, suffix string) (all []string) {
 	if len(nodes) == 0 {
 		nodes = []string{"*"}

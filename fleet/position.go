@@ -27,13 +27,13 @@ func ParsePosition(text string) (Position, error) {
 
 // place is a decoded position.
 type place struct {
-	// stream is when the stream was created. If a stream was deleted and created again, its time
-	// differs.
+	// stream is the time at which the stream was created. If a stream was deleted and created
+	// again, its time differs.
 	stream int64
 	// message is the sequence number of the last message that the watch has received.
 	message uint64
-	// stored is when the server stored the message. It distinguishes the message from another one with
-	// the same number, which exists if the server has lost its last messages.
+	// stored is the time at which the server stored the message. It distinguishes the message from
+	// another one with the same number, which exists if the server has lost its last messages.
 	stored int64
 }
 
@@ -99,7 +99,7 @@ func (w *watch) beginReplay(config jetstream.ConsumerConfig) jetstream.ConsumerC
 }
 
 // continues reports whether the watch can go on with the stream. If another message is in the place
-// of the last delivered one, the servers have lost their last messages and got others.
+// of the last delivered one, the servers have lost their last messages and then stored others.
 func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
 	if w.broken || w.at.stream != info.Created.UnixNano() || w.at.message+1 < info.State.FirstSeq || w.at.message > info.State.LastSeq {
 		return false, nil

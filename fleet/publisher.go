@@ -101,7 +101,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
-	forget := jetstream.WithPublishAsyncTimeout(searchTimeout) // an answer that did not come
+	forget := jetstream.WithPublishAsyncTimeout(searchTimeout) // an answer that has not come by then
 	js, err := jetstream.New(o.Conn, forget)
 	if o.Domain != "" {
 		js, err = jetstream.NewWithDomain(o.Conn, o.Domain, forget)
@@ -134,9 +134,9 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 
 // PublisherStatus is the state of publishing.
 type PublisherStatus struct {
-	// LastAck is when the stream last acknowledged something, or the start.
+	// LastAck is the time at which the stream last acknowledged something, or the start.
 	LastAck time.Time
-	// Err is why the last attempt to publish ended; nil while it works.
+	// Err is the error that ended the last attempt to publish; nil while publishing works.
 	Err error
 	// Cut is how often an event or a state was too large and was published in part.
 	Cut uint64

@@ -15,8 +15,8 @@ import (
 type record struct {
 	uid             pleg.PodUID
 	name, namespace string
-	// stored is when its last message was acknowledged, sequence the number of that message, count the number of its
-	// messages on the server.
+	// stored is the time at which its last message was acknowledged, sequence the number of that message, count the
+	// number of its messages on the server.
 	stored   time.Time
 	sequence uint64
 	count    uint64

@@ -23,6 +23,9 @@ type outbox struct {
 	// parts are the batch, or the rows, in flight. late fires when the answer to the first one has not come in time.
 	parts []part
 	late  *time.Timer
+	// id names the batch in flight, and begins the ids of the messages in the rows. inRows counts these.
+	id     string
+	inRows int
 	// alone is true if the server refused the last batch or row: the next message, sent alone,
 	// shows why.
 	alone bool
@@ -68,9 +71,8 @@ const (
 
 // size returns how many messages of the queue are sent together, and whether as a batch or as a row. A Gap begins a batch, with
 // the states that belong to it. A row costs a single server half as much as a batch. Each of its messages names the
-// expected number of the one before. If another node publishes meanwhile, that number is wrong, and the server
-// refuses the rest. follows is true right after an acknowledgement: its number is probably still the last one.
-func (p *Publisher) size(follows bool) (n int, batch bool) {
+// one before, which must be the last of the stream. If another node publishes meanwhile, the server refuses the rest.
+func (p *Publisher) size() (n int, batch bool) {
 	waiting := p.queue[p.sent:]
 	n = min(len(waiting), maxBatch)
 	if i := slices.IndexFunc(waiting[1:n], func(o outgoing) bool { return o.kind == ofGap }); i >= 0 {
@@ -85,7 +87,7 @@ func (p *Publisher) size(follows bool) (n int, batch bool) {
 		return 1, false
 	case p.replicated(), crowded && n >= leastBatch:
 		return n, n > 1
-	case crowded, !follows:
+	case crowded:
 		return 1, false
 	}
 	return n, false
@@ -99,26 +101,28 @@ func (p *Publisher) followable() bool {
 }
 
 // send sends the next messages of the queue. The server stores a batch as a whole or not at all, and a row up to some message.
-func (p *Publisher) send(follows bool) error {
-	n, batch := p.size(follows)
-	id, end := strconv.FormatUint(rand.Uint64(), 36), p.sent+n
+func (p *Publisher) send() error {
+	n, batch := p.size()
+	end := p.sent + n
+	if p.sent == 0 {
+		p.id, p.inRows = strconv.FormatUint(rand.Uint64(), 36), 0
+	}
 	p.row = end > 1 && !batch
 	for i := p.sent; i < end; i++ {
 		o := p.queue[i]
 		m := &nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{"Content-Type": {contentType}}}
-		before := p.all
-		if i > 0 {
-			before = p.queue[i-1].subject
-		}
-		if i == 0 || !batch {
-			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(p.last+uint64(i), 10)}
-			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{before}
+		if i == 0 {
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(p.last, 10)}
+			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{p.all}
+		} else if p.row { // the server compares ids without a look into its store
+			m.Header[jetstream.ExpectedLastMsgIDHeader] = []string{p.messageID()}
 		}
 		switch {
-		case p.row: // an earlier message of the row may be at its number: the subject alone does not show it
-			m.Header[jetstream.ExpectedLastSeqHeader] = m.Header[jetstream.ExpectedLastSubjSeqHeader]
+		case p.row:
+			p.inRows++
+			m.Header[jetstream.MsgIDHeader] = []string{p.messageID()}
 		case batch:
-			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
+			m.Header[batchID], m.Header[batchSequence] = []string{p.id}, []string{strconv.Itoa(i + 1)}
 		}
 		if i < end-1 {
 			if err := p.o.Conn.PublishMsg(m); err != nil {
@@ -142,6 +146,9 @@ func (p *Publisher) send(follows bool) error {
 	p.late.Reset(p.timeout())
 	return nil
 }
+
+// messageID returns the id of the last message of the rows in flight.
+func (p *Publisher) messageID() string { return p.id + "." + strconv.Itoa(p.inRows) }
 
 // acknowledged notes that the server has stored the first n messages of the queue, the last one with this sequence
 // number.

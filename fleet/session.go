@@ -39,8 +39,8 @@ type session struct {
 	gap *pleg.Event
 	// currentAsOf is the time of the newest mark of the source, and publishedAsOf that of the newest one before which all is published.
 	currentAsOf, publishedAsOf time.Time
-	// beats fires when it is time to beat. verified is when the server's messages were counted; newestOfAll was the
-	// number of the stream's newest message then.
+	// beats fires when it is time to beat. verified is the time at which the server's messages were counted;
+	// newestOfAll was the number of the stream's newest message then.
 	beats       *time.Ticker
 	verified    time.Time
 	newestOfAll uint64
@@ -66,7 +66,7 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 }
 
 // resume finds out which messages in flight the server has stored. If its messages are not those of the last
-// session, resume begins.
+// session, resume calls begin.
 func (p *Publisher) resume(ctx context.Context) error {
 	if p.pods == nil {
 		return p.begin(ctx)
@@ -107,7 +107,7 @@ func (p *Publisher) settle(ctx context.Context) error {
 // lost makes the next session ask for the server's messages.
 func (p *Publisher) lost() error {
 	p.pods = nil
-	return errors.New("the server no longer has what it acknowledged, or has something of another agent")
+	return errors.New("the server has lost messages that it acknowledged, or has messages of another agent")
 }
 
 // begin makes this publisher the publisher of its node, and finds the pods with messages on the
@@ -176,7 +176,7 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 // answer, or the time to beat.
 func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 	if p.sent == 0 && len(p.queue) > 0 || p.followable() {
-		if err := p.send(p.sent > 0); err != nil {
+		if err := p.send(); err != nil {
 			return err
 		}
 	}
@@ -199,12 +199,10 @@ func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 		p.acknowledged(n, ack.Sequence)
 		p.sent, p.parts = p.sent-n, p.parts[1:]
 		p.late.Reset(p.timeout())
-		if p.works(ctx); len(p.queue) > 0 && p.sent == 0 {
-			return p.send(true)
-		}
+		p.works(ctx)
 		return nil
 	case err := <-failed:
-		if p.row && refusal(err) == jetstream.JSErrCodeStreamWrongLastSequence {
+		if p.row && refusal(err) == wrongLastMessage {
 			p.crowded = crowdedFor
 			return p.settle(ctx)
 		}
@@ -279,7 +277,7 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	return nil
 }
 
-// keep keeps of a pod that is gone what the server has of it.
+// keep notes that the server still has messages of a pod that is gone.
 func (p *Publisher) keep(subject string, r *record) {
 	if r.Gone {
 		delete(p.pods, subject)
@@ -288,7 +286,8 @@ func (p *Publisher) keep(subject string, r *record) {
 	}
 }
 
-// forgetStates prepares for the present state. Pods that are not in it are gone.
+// forgetStates empties the records before the present state comes: pods that are not in that state
+// are gone.
 func (p *Publisher) forgetStates() {
 	for subject, r := range p.pods {
 		p.pods[subject] = newRecord(r.uid, r.name, r.namespace)

@@ -79,7 +79,7 @@ func TestQueueIsBounded(t *testing.T) {
 func TestLastEventsArePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newTestPublisher(t, new(fakeStream))
-		p.queue = outgoingEvents(new(record), 2)
+		p.queue = outgoingEvents(new(record), 1)
 		events := make(chan pleg.Event)
 		close(events)
 		if err := p.run(t.Context(), events); !errors.Is(err, exporter.ErrSourceEnded) || len(p.queue) > 0 {
@@ -92,7 +92,7 @@ func TestLastEventsArePublished(t *testing.T) {
 func TestRowIsSentAgain(t *testing.T) {
 	p, _ := newTestPublisher(t, &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: 7}})
 	refused := fakeAnswer{failed: make(chan error, 1)}
-	refused.failed <- &jetstream.APIError{ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence}
+	refused.failed <- &jetstream.APIError{ErrorCode: wrongLastMessage}
 	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
 	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 {
 		t.Errorf("%v; %d of %d messages are in flight, want none", err, p.sent, len(p.queue))

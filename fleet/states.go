@@ -46,7 +46,7 @@ type Node struct {
 	Name string
 	// Agent names the process that publishes; empty if none does.
 	Agent string
-	// LastSeen is when its agent last renewed its lease, by the clock of the server.
+	// LastSeen is the time at which its agent last renewed its lease, by the clock of the server.
 	LastSeen time.Time
 	// CurrentAsOf is the time before the last list of the node whose changes are all
 	// published; zero if nobody publishes.
@@ -55,7 +55,8 @@ type Node struct {
 	// reports no verdict.
 	Verdict *Verdict
 
-	// Silent is true if nobody publishes for the node, or not all of it: its pods may have changed since CurrentAsOf.
+	// Silent is true if nobody publishes for the node, or if its agent has not published all pods: its pods may have
+	// changed since CurrentAsOf.
 	Silent bool
 
 	health health
@@ -119,7 +120,7 @@ func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
 		n.Agent = agent.Agent
 		n.Verdict = ill(Finding{
 			Severity: verdict.Problem, What: "cannot publish", Since: agent.Fault.Since, Detail: ": " + agent.Fault.Why,
-			Advice: "look at the stream and its servers (nats stream report); if the stream is full, let it be larger (nats stream edit --max-bytes)",
+			Advice: "look at the stream and its servers (nats stream report); if the stream is full, make it larger (nats stream edit --max-bytes)",
 		})
 	default:
 		return Node{n.Name, agent.Agent, m.Time, agent.CurrentAsOf, agent.Verdict, false, agent.health}

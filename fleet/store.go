@@ -54,7 +54,7 @@ func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*
 	defer cancel()
 	info, err := s.stream.Info(ctx, options...)
 	if err == nil && !leads(info.Cluster) {
-		err = errors.New("the server that answered no longer leads it")
+		err = errors.New("the server that answered no longer leads the stream")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", explain(s.js.Conn(), err))
@@ -65,9 +65,9 @@ func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*
 // electionTime is the least time without a word from the leader after which the others elect another one.
 const electionTime = 4 * time.Second
 
-// leads reports whether the server that answered leads the stream: it has just heard from most of the others. A
-// former leader that was stopped does not know at first that there is another leader. It answers with the old content
-// of the stream.
+// leads reports whether the server that answered leads the stream: it has just heard from most of the other servers.
+// A former leader that was stopped does not know at first that there is another leader. It answers with the old
+// content of the stream.
 func leads(c *jetstream.ClusterInfo) bool {
 	if c == nil { // a server on its own
 		return true
@@ -87,7 +87,7 @@ func leads(c *jetstream.ClusterInfo) bool {
 // explain adds facts that the error of a call lacks: why there is no connection, or which permission
 // is missing. Without a permission the server only lets the call time out.
 func explain(conn *nats.Conn, err error) error {
-	if errors.Is(err, nats.ErrReconnectBufExceeded) { // of the size 0
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // the size of the buffer is 0
 		err = nats.ErrDisconnected
 	}
 	last := conn.LastError()
@@ -123,6 +123,8 @@ const (
 	tooLarge        jetstream.ErrorCode = 10054
 	noRoomInStream  jetstream.ErrorCode = 10077
 	incompleteBatch jetstream.ErrorCode = 10176
+	// wrongLastMessage refuses the rest of a row.
+	wrongLastMessage jetstream.ErrorCode = 10070
 )
 
 // refusal returns the code of the server's refusal; 0 if it is none.
@@ -149,7 +151,7 @@ func (s *store) newest(ctx context.Context, subject string) (m *jetstream.RawStr
 		return m, nil
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return new(jetstream.RawStreamMsg), nil
-	case errors.Is(err, nats.ErrBadHeaderMsg): // nobody else can read it either, but a consumer knows its number
+	case errors.Is(err, nats.ErrBadHeaderMsg): // no reader can read this message either, but a consumer knows its number
 		messages, err := s.consume(ctx, jetstream.ConsumerConfig{FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverLastPolicy})
 		if err != nil {
 			return nil, err

@@ -109,7 +109,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluste
 		}
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, errors.New("nothing has been published for this cluster yet, except by agents of version 1, if there are any: update them")
+		return nil, errors.New("nothing has been published for this cluster yet, or only by agents of version 1: update those")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", wanted.Name, explain(js.Conn(), err))
@@ -122,7 +122,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluste
 	case has.Retention != jetstream.LimitsPolicy:
 		return nil, fmt.Errorf("stream %s: it has the retention %s: want limits", has.Name, has.Retention)
 	case !has.AllowAtomicPublish:
-		return nil, fmt.Errorf("stream %s: it does not allow atomic batches: \"pleg-pipeline fleet create\" lets it", has.Name)
+		return nil, fmt.Errorf("stream %s: it does not allow atomic batches: \"pleg-pipeline fleet create\" allows them", has.Name)
 	}
 	return &store{patience: p, js: js, stream: stream}, nil
 }

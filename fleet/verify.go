@@ -13,14 +13,14 @@ import (
 const verifyPeriod = 20 * time.Second
 
 // verify makes the agent begin again if the newest message of a pod, or of the node, was removed or overwritten. The
-// server counts the messages of each subject; it is asked for their numbers only if one left or came.
+// server counts the messages of each subject; the agent asks for their sequence numbers only if a count has changed.
 func (p *Publisher) verify(ctx context.Context) error {
 	info, err := p.info(ctx, jetstream.WithSubjectFilter(p.all))
 	if err != nil {
 		return err
 	}
 	now := info.State.LastSeq
-	restored := now < max(p.last, p.newestOfAll) // a backup was, or the server has lost its newest messages
+	restored := now < max(p.last, p.newestOfAll) // a backup was restored, or the server has lost its newest messages
 	if p.newestOfAll = now; restored {
 		if err := p.settle(ctx); err != nil {
 			return err
@@ -51,7 +51,7 @@ func (p *Publisher) verify(ctx context.Context) error {
 	return nil
 }
 
-// maxEnds bounds the pods in one look of missesAnEnd. The others wait for the next one.
+// maxEnds bounds the pods in one look of missesAnEnd. The other pods wait for the next look.
 const maxEnds = 100
 
 // missesAnEnd reports whether the message that a pod is gone was removed or overwritten: its older messages say that

@@ -46,9 +46,9 @@ type WatchOptions struct {
 	// ranges calls it.
 	Disconnected func(err error, retryIn time.Duration)
 	// Unreadable, if not nil, is called for each message that cannot be read and is passed over: it
-	// was written by something else than an agent of this project, or by a newer agent. If an
-	// agent's events are missing for it, a Gap of the node follows. The goroutine that ranges calls
-	// it.
+	// was written by something else than an agent of this project, or by a newer agent. If events
+	// of an agent are missing because of that message, a Gap of the node follows. The goroutine
+	// that ranges calls it.
 	Unreadable func(error)
 }
 
@@ -81,7 +81,7 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 		} else {
 			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: allOf(o.Cluster, o.Nodes...), nodes: make(map[string]*progress)}
 			if o.After != nil {
-				w.known, _ = parsePlace(string(*o.After)) // a server that is behind must not make a Gap of it
+				w.known, _ = parsePlace(string(*o.After)) // a server that is behind must not cause a Gap
 			}
 			err = w.run(ctx)
 		}
@@ -136,11 +136,11 @@ type watch struct {
 	seen map[string]struct{}
 	// owes is true until the Synced for the state at the beginning.
 	owes bool
-	// start is the sequence number at which the watch began: the next message of a node that it does not know comes
-	// after that.
+	// start is the sequence number at which the watch began: the next message of a node that the watch does not
+	// know has a greater number.
 	start uint64
-	// known is the place of the largest sequence number that the watch has seen. behindSince is since when the stream
-	// lacks that message.
+	// known is the place of the largest sequence number that the watch has seen. behindSince is the time since which
+	// the stream lacks that message.
 	known       place
 	behindSince time.Time
 	// withheld is the sequence number below which events carry no position: a replay may have

@@ -17,7 +17,7 @@ import (
 // status is the kubelet's own.
 type adapter struct {
 	runtime kubecontainer.Runtime
-	// listed is when the last successful list began. Only ListPods uses it, which
+	// listed is the time at which the last successful list began. Only ListPods uses it, which
 	// never runs concurrent calls.
 	listed time.Time
 }

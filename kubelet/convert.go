@@ -60,7 +60,7 @@ func stateOf(s kubecontainer.State) pleg.State {
 // inspected is the Native of a status.
 type inspected struct {
 	status *kubecontainer.PodStatus
-	listed time.Time // when its pod was listed
+	listed time.Time // the time at which the pod was listed
 }
 
 // statusOf converts a status. Like GenericPLEG it ignores the name in the status.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	kubemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -76,7 +77,7 @@ func TestRelistDurationIncludesInspections(t *testing.T) {
 		intervals := histogram(t, metrics.PLEGRelistInterval.ObserverMetric)
 		f.runtime.slowLists(100 * time.Millisecond)
 		f.runtime.slow("1", 300*time.Millisecond)
-		f.runtime.set("1", "c1=running /s1=running")
+		f.runtime.set("1", "c1=running /s1=running /s0=running") // one running pod
 		f.runtime.set("2", "d1=exited")
 		f.wait(500 * time.Millisecond)
 		began := time.Now()
@@ -99,6 +100,31 @@ func TestRelistDurationIncludesInspections(t *testing.T) {
 			if got, err := testutil.GetGaugeMetricValue(gauge.metric); err != nil || got != gauge.want {
 				t.Errorf("%s: %v, %v; want %v", name, got, err, gauge.want)
 			}
+		}
+	})
+}
+
+// As in the kubelet, failed relists are measured too, and the interval is the time since the last relist
+// that succeeded. Relists of one pod have a metric of their own.
+func TestFailedAndSingleRelistsAreMeasured(t *testing.T) {
+	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running") }, func(f *fixture) {
+		durations := histogram(t, metrics.PLEGRelistDuration.ObserverMetric)
+		intervals := histogram(t, metrics.PLEGRelistInterval.ObserverMetric)
+		single := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric)
+		f.runtime.slowLists(100 * time.Millisecond)
+		f.runtime.fail(errList)
+		f.wait(1800 * time.Millisecond)
+		f.runtime.fail(nil)
+		if count, sum := histogram(t, metrics.PLEGRelistDuration.ObserverMetric).since(durations); count != 2 || sum != 0.2 {
+			t.Errorf("measured %d failed relists of %v s, want 2 of 0.2 s", count, sum)
+		}
+		if count, sum := histogram(t, metrics.PLEGRelistInterval.ObserverMetric).since(intervals); count != 2 || sum != 3.1 {
+			t.Errorf("measured %d intervals of %v s, want 2 of 3.1 s: 1 s and 2.1 s", count, sum)
+		}
+		f.pleg.RequestRelist(logr.Discard(), "1")
+		f.wait(200 * time.Millisecond)
+		if count, sum := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric).since(single); count != 1 || sum != 0.1 {
+			t.Errorf("measured %d relists of one pod of %v s, want 1 of 0.1 s", count, sum)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func newGenerator(stock bool) *generator {
 func (s *generator) start(t *testing.T) {
 	ctx, cancel := context.WithCancel(quiet(t))
 	s.stop = cancel
-	if generic, ok := s.pleg.(*pleg.GenericPLEG); ok { // it does not end with its context
+	if generic, ok := s.pleg.(*pleg.GenericPLEG); ok { // GenericPLEG does not end with its context
 		s.stop = func() { cancel(); generic.Stop() }
 	}
 	s.pleg.Start(ctx)

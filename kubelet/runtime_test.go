@@ -108,6 +108,10 @@ func (r *fakeRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.P
 }
 
 func (r *fakeRuntime) GetPod(ctx context.Context, uid types.UID) (*kubecontainer.Pod, error) {
+	r.mu.Lock()
+	lists := r.lists
+	r.mu.Unlock()
+	time.Sleep(lists)
 	pod, err := r.FakeRuntime.GetPod(ctx, uid)
 	if err != nil {
 		return nil, err
@@ -168,6 +172,8 @@ type recorder struct {
 	set, seen map[types.UID]time.Time
 	all       time.Time
 	backwards int
+	// strangers is the number of times for pods without a status.
+	strangers int
 }
 
 func newRecorder() *recorder {
@@ -226,6 +232,8 @@ func (r *recorder) SetObservedTime(uid types.UID, at time.Time) {
 	}
 	if _, ok := r.set[uid]; ok {
 		r.seen[uid] = at
+	} else {
+		r.strangers++
 	}
 	r.mu.Unlock()
 	r.Cache.SetObservedTime(uid, at)
@@ -280,6 +288,13 @@ func (r *recorder) backwardSteps() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.backwards
+}
+
+// strangerTimes returns how many times pods without a status got.
+func (r *recorder) strangerTimes() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.strangers
 }
 
 // randomPods is the number of pods. It is small, so that each changes often.

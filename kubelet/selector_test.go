@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// The label selectors of a subscriber are those of Kubernetes: the same texts are taken, and each
-// wants the same pods.
+// The label selectors of a subscriber are those of Kubernetes: both accept the same texts, and each
+// text selects the same pods.
 func TestSelectors(t *testing.T) {
 	pods := []labels.Set{{}, {"a": ""}, {"a": "b"}, {"a": "7", "in": "b"}, {"a": "x.y", "k8s.io/b": "7"}, {"in": "in", "b": "notin"}}
 	parts := []string{

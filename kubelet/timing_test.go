@@ -48,7 +48,7 @@ type history struct {
 	sides []*side
 	// changes are all changes of each pod, oldest first.
 	changes map[types.UID][]change
-	// longest is the longest inspection of a changed pod, serial the sum of all.
+	// longest is the longest inspection of a changed pod, serial the sum of all inspections.
 	longest, serial time.Duration
 }
 
@@ -126,8 +126,8 @@ func (h *history) set(uid types.UID, words string) {
 	h.changes[uid] = append(h.changes[uid], change{time.Now(), words == ""})
 }
 
-// change changes between 2 and 16 pods, so that there is an inspector for each. One call is slow,
-// one pod is gone.
+// change changes between 2 and 16 pods, so that there is an inspector for each pod. One call is
+// slow, one pod is gone.
 func (h *history) change() {
 	for _, s := range h.sides {
 		s.mu.Lock()
@@ -162,8 +162,8 @@ func (h *history) change() {
 	}
 }
 
-// changeAgain changes pods while inspections run, and requests relists of some. No list
-// begins at the time of a change: the pod cache takes such a list for newer.
+// changeAgain changes pods while inspections run, and requests relists of some pods. No list begins
+// at the time of a change: the pod cache takes such a list for newer.
 func (h *history) changeAgain() {
 	for i := range 8 {
 		uid := timedUID(2 * i)
@@ -294,8 +294,8 @@ func (h *history) checkCallers() {
 	}
 }
 
-// checkEvents compares the events of both, and when the last one came. The pipeline may take a
-// quarter of the time of serial inspections, or the time of the longest.
+// checkEvents compares the events of both generators, and the times of their last events. The
+// pipeline may take a quarter of the time of serial inspections, or the time of the longest.
 func (h *history) checkEvents(listed time.Time) {
 	stock, ours := h.sides[0], h.sides[1]
 	for uid := range h.changes {

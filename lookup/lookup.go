@@ -63,7 +63,8 @@ type Container struct {
 	PodLabels      map[string]string
 	PodAnnotations map[string]string
 
-	// RemovedAt is when the pipeline learned that the container is gone; zero while it exists.
+	// RemovedAt is the time at which the pipeline learned that the container is gone; zero while it
+	// exists.
 	RemovedAt time.Time
 	// CgroupPath is a path below the root of the cgroup hierarchy: the cgroup of Query.PID, or with
 	// the id Query.Cgroup, which may lie inside the container's cgroup. It is empty for a query by

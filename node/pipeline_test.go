@@ -145,11 +145,11 @@ func TestListAndWatch(t *testing.T) {
 		kit.Must(t, p.WaitSynced(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var all []pleg.Event // which every subscriber that missed nothing got
+		var all []pleg.Event // the events that every subscriber that missed nothing got
 		sub, err := p.Subscribe(pleg.SubscribeOptions{Bookmarks: true})
 		kit.Must(t, err)
 		defer sub.Close()
-		if ev, err := sub.Next(ctx); err != nil || ev.Type != pleg.Synced && ev.Type != pleg.Bookmark { // it has begun
+		if ev, err := sub.Next(ctx); err != nil || ev.Type != pleg.Synced && ev.Type != pleg.Bookmark { // the subscription has begun
 			t.Fatal(ev, err)
 		}
 		var readers sync.WaitGroup

@@ -44,18 +44,18 @@ type Status struct {
 
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
-	// Success is when the newest successful list began; zero before the first. Took
-	// is how long that list took, Longest the longest one of the last minute that did not hang.
+	// Success is the time at which the newest successful list began; zero before the first. Took is
+	// how long that list took, Longest the longest one of the last minute that did not hang.
 	Success time.Time
 	Took    time.Duration
 	Longest time.Duration
-	// Started is when the list in progress began; zero if no list is in progress. Call is the call
-	// to the runtime that this list waits for; nil if it is not known.
+	// Started is the time at which the list in progress began; zero if no list is in progress. Call
+	// is the call to the runtime that this list waits for; nil if it is not known.
 	Started time.Time
 	Call    *Call
-	// Failures is the number of lists that failed since Success. Failing is when the first of them
-	// began, Err is the error of the last, and FailedAfter is how long the last took. All are zero
-	// if no list failed.
+	// Failures is the number of lists that failed since Success. Failing is the time at which the
+	// first of them began, Err is the error of the last, and FailedAfter is how long the last took.
+	// All are zero if no list failed.
 	Failing     time.Time
 	Failures    int
 	Err         error
@@ -89,11 +89,12 @@ type Quarantined struct {
 	UID       PodUID
 	Namespace string
 	Name      string
-	// Since is when the first of these inspections in a row began, Hung is their number.
+	// Since is the time at which the first of these inspections in a row began, Hung is their
+	// number.
 	Since time.Time
 	Hung  int
-	// NextTry is when the wait ends. The pod is inspected then, as soon as there is a slot, if a relist
-	// has shown it since its last inspection; otherwise after the next relist.
+	// NextTry is the time at which the wait ends. The pod is inspected then, as soon as there is a
+	// slot, if a relist has shown it since its last inspection; otherwise after the next relist.
 	NextTry time.Time
 	// Err is the error of the last inspection. Call is the call to the runtime that it waited for;
 	// nil if it is not known.
@@ -127,7 +128,7 @@ type Contradiction struct {
 	// lacks it.
 	Listed, Status State
 	Missing        bool
-	// Since is when an inspection first found it.
+	// Since is the time at which an inspection first found it.
 	Since time.Time
 }
 
@@ -138,7 +139,7 @@ type Trouble struct {
 	Cause string
 	// Problem is false for a warning.
 	Problem bool
-	// Since is when it was first seen.
+	// Since is the time at which it was first seen.
 	Since time.Time
 	// Subject is in trouble, such as "the runtime"; What is the trouble, such as "is not ready";
 	// Detail is why, such as ": cni plugin not initialized".

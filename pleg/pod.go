@@ -62,8 +62,8 @@ type Pod struct {
 	UID       PodUID
 	Name      string
 	Namespace string
-	// Labels are the pod's labels, taken from its newest sandbox. If nil, selectors go by the
-	// labels of an earlier list.
+	// Labels are the pod's labels, taken from its newest sandbox. If nil, selectors use the labels
+	// of an earlier list.
 	Labels map[string]string
 	// Containers and Sandboxes are in the order in which their events are to
 	// be computed. Package cri lists the newest first, as the kubelet does.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Position is where an event is in the log of one pipeline. A subscriber that stores it can resume
-// there.
+// Position is the place of an event in the log of one pipeline. A subscriber that stores it can
+// resume there.
 type Position struct {
 	// Epoch names the pipeline. Sequence numbers of different pipelines are not comparable,
 	// so that a position without an epoch cannot be resumed.

@@ -82,7 +82,7 @@ func (c *check) list(pods []*pleg.Pod) bool {
 		case pod.UID == "":
 			bad("pod %s/%s has no UID", pod.Namespace, pod.Name)
 		case uids[pod.UID]:
-			bad("two pods have the UID %q: make one of them", pod.UID)
+			bad("two pods have the UID %q: list them as one pod", pod.UID)
 		}
 		uids[pod.UID] = true
 		for _, container := range slices.Concat(pod.Containers, pod.Sandboxes) {
@@ -214,7 +214,8 @@ func (c *check) statusOf(pod *pleg.Pod, status *pleg.PodStatus, err error, when 
 	return true
 }
 
-// absurd reports whether a time is set, and neither the past nor the near future of any clock.
+// absurd reports whether a time is set, and is one that no clock shows: long ago or far in the
+// future.
 func absurd(t time.Time) bool {
 	return !t.IsZero() && (t.Year() < 1970 || t.Year() > 2200 || t.Sub(time.Unix(0, 0)) < 24*time.Hour)
 }
@@ -247,7 +248,7 @@ func (c *check) disagrees(pod *pleg.Pod, status *pleg.PodStatus) (what string) {
 // used.
 func (c *check) stale(pods []*pleg.Pod) {
 	c.Helper()
-	const code = 113 // which nothing has
+	const code = 113 // no container has this exit code
 	for _, pod := range pods {
 		want, err := c.rt.PodStatus(c.ctx, pod, nil)
 		if err != nil || want == nil || slices.Contains(want.Containers, nil) || slices.Contains(want.Sandboxes, nil) {
@@ -279,12 +280,12 @@ func (c *check) stale(pods []*pleg.Pod) {
 			s := got.Container(now.ID)
 			if s == nil || s.State != now.State || !s.StartedAt.Equal(now.StartedAt) || !s.FinishedAt.Equal(now.FinishedAt) ||
 				now.State == pleg.StateExited && (s.ExitCode != now.ExitCode || s.Reason != now.Reason) {
-				c.Errorf("PodStatus of %q: of %q it returned what last says, whose state is another or whose id is another: take only what cannot have changed", pod.UID, now.ID)
+				c.Errorf("PodStatus of %q: for %q it returned the status in last, although the state or the id differs: take only what cannot have changed", pod.UID, now.ID)
 			}
 		}
 		for _, now := range want.Sandboxes {
 			if s := got.Sandbox(now.ID); s == nil || s.Ready != now.Ready || !slices.Equal(s.IPs, now.IPs) {
-				c.Errorf("PodStatus of %q: of the sandbox %q it returned what last says, whose Ready is another: take only what cannot have changed", pod.UID, now.ID)
+				c.Errorf("PodStatus of %q: for the sandbox %q it returned the status in last, although Ready differs: take only what cannot have changed", pod.UID, now.ID)
 			}
 		}
 	}

@@ -176,7 +176,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		}}, "with an id that the runtime does not know"},
 		"part of a list when the context has ended": {broken{Runtime: good(), list: func(_ context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			return pods, nil
-		}}, "it returned a part and no error"},
+		}}, "it returned a part of the answer and no error"},
 		"part of a list when the context ends": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			if err := ctx.Err(); len(pods) == 0 {
 				return nil, err
@@ -187,7 +187,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				}
 			}
 			return pods, nil
-		}}, "it returned a part and no error"},
+		}}, "it returned a part of the answer and no error"},
 		"two lists at once": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			defer calls.Add(-1)
 			if calls.Add(1) > 1 && ctx.Err() == nil {
@@ -203,20 +203,20 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				s.Container("job").ExitCode = old.ExitCode
 			}
 			return s, ctx.Err()
-		}}, "it returned what last says"},
+		}}, "it returned the status in last"},
 		"exit code of another container of the name": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if job := s.Container("job"); job != nil && last != nil {
 				i := slices.IndexFunc(last.Containers, func(c *pleg.ContainerStatus) bool { return c.Name == job.Name && c.State == pleg.StateExited })
 				job.ExitCode = last.Containers[i].ExitCode
 			}
 			return s, ctx.Err()
-		}}, "it returned what last says"},
+		}}, "it returned the status in last"},
 		"addresses of a stale last": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if s != nil && last != nil {
 				s.Sandboxes[0].IPs = last.Sandboxes[0].IPs
 			}
 			return s, ctx.Err()
-		}}, "it returned what last says"},
+		}}, "it returned the status in last"},
 		"sandbox that nobody has": {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `has the SandboxID "s"`},
 		"listed time of 1970":     {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), "leave a time zero"},
 		"time of the far future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), "leave a time zero"},

@@ -42,12 +42,12 @@ func (c *check) endedContext(pods []*pleg.Pod) {
 		if err != nil {
 			continue // reported before
 		}
-		// A context ends when it is looked at, so that this is during the call of a runtime that does so.
+		// The context ends when the runtime looks at it, so that it ends during the call.
 		for looks := range maxLooks {
 			ctx, end := newEnding(c.ctx, looks)
 			returned := c.returns(method, func() string {
 				if got, err := call(ctx); err == nil && got != whole {
-					return fmt.Sprintf("its context ended, and it returned a part and no error: %s, not %s", got, whole)
+					return fmt.Sprintf("its context ended, and it returned a part of the answer and no error: %s, not %s", got, whole)
 				}
 				return ""
 			})
@@ -70,7 +70,7 @@ func (c *check) endedContext(pods []*pleg.Pod) {
 }
 
 // returns reports whether a call returns soon if its context has ended, or ends at once. The call
-// returns the error in its answer.
+// returns its problem as a text, "" if there is none.
 func (c *check) returns(method string, call func() (wrong string)) bool {
 	c.Helper()
 	ended := make(chan string, 1)

@@ -59,7 +59,7 @@ func (r *Runtime) EndWatches(err error) {
 	for _, w := range r.open() {
 		select {
 		case w.end <- err:
-		default: // it has already ended
+		default: // the stream has already ended
 		}
 	}
 }

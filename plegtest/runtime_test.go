@@ -25,12 +25,13 @@ var faults = map[string]struct {
 	took  time.Duration
 	panic bool
 }{
-	"none":           {},
-	"fail":           {fault: plegtest.Fail(errFault), err: errFault},
-	"hang":           {fault: plegtest.Hang, err: context.DeadlineExceeded, took: 10 * time.Second},
-	"delay":          {fault: plegtest.Delay(3 * time.Second), took: 3 * time.Second},
-	"delay too long": {fault: plegtest.Delay(time.Hour), err: context.DeadlineExceeded, took: 10 * time.Second},
-	"panic":          {fault: plegtest.Panic("no"), panic: true},
+	"none":                {},
+	"fail":                {fault: plegtest.Fail(errFault), err: errFault},
+	"hang":                {fault: plegtest.Hang, err: context.DeadlineExceeded, took: 10 * time.Second},
+	"delay":               {fault: plegtest.Delay(3 * time.Second), took: 3 * time.Second},
+	"delay too long":      {fault: plegtest.Delay(time.Hour), err: context.DeadlineExceeded, took: 10 * time.Second},
+	"panic":               {fault: plegtest.Panic("no"), panic: true},
+	"ignores its context": {fault: func(context.Context) error { time.Sleep(11 * time.Second); return nil }, took: 11 * time.Second},
 }
 
 var faultyCalls = map[string]func(context.Context, *plegtest.Runtime, plegtest.Fault) error{
@@ -141,7 +142,7 @@ func TestCountsAreACopy(t *testing.T) {
 func TestEventForAStreamThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := plegtest.New()
-		for range 20 { // a stream that has both, an event and its end, takes any
+		for range 20 { // a stream with an event and an end may deliver either
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
@@ -162,6 +163,24 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 		r.AnnounceHint(pleg.Hint{})
 		if err := <-ended; !errors.Is(err, errFault) {
 			t.Errorf("the stream ended with %v, want %v", err, errFault)
+		}
+	})
+}
+
+// A list contains the pods of the moment at which it began, and belongs to its caller.
+func TestListIsACopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := plegtest.New()
+		exact := []*pleg.Pod{plegtest.Pod("b", "c=running")}
+		r.Set("a", "c=running")
+		r.SetListFault(plegtest.Delay(time.Second))
+		time.AfterFunc(time.Millisecond, func() { r.SetList(exact) })
+		for n, want := range []pleg.PodUID{"a", "b", "b"} {
+			got, err := r.ListPods(t.Context())
+			if err != nil || len(got) != 1 || got[0] == nil || got[0].UID != want {
+				t.Fatalf("list %d: %v, %v, want pod %s", n, got, err, want)
+			}
+			clear(got)
 		}
 	})
 }

@@ -54,7 +54,7 @@ func snapshot(of any) string {
 	}
 	text, err := json.Marshal(of)
 	if err != nil {
-		return err.Error() // none of these types
+		return err.Error() // v is of none of these types
 	}
 	return string(text)
 }

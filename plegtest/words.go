@@ -16,7 +16,7 @@ var states = map[string]pleg.State{
 	"exited":  pleg.StateExited,
 }
 
-// exit is the exit code and reason of a container. A pod keeps those of its words in Native.
+// exit is the exit code and reason of a container. A pod keeps the exits of its words in Native.
 type exit struct {
 	code   int32
 	reason string

@@ -35,7 +35,7 @@ func (f *fixture) list() error {
 	return err
 }
 
-// Calls that wait take all slots, lists that are not read too. Further ones are refused;
+// Calls that wait take all slots, and so do lists that are not read. Further ones are refused;
 // watchers and the health service use slots of their own.
 func TestTooManyCalls(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxCalls: 3}, func(t *testing.T, f *fixture) {
@@ -66,6 +66,15 @@ func TestTooManyCalls(t *testing.T) {
 		if _, err := health.Recv(); err != nil {
 			t.Errorf("a stream of the health service: %v", err)
 		}
+		for range 63 {
+			stream, err := healthv1.NewHealthClient(f.connect()).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+			kit.Must(t, err)
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{})
+		wantStatus(t, "one more call of the health service", err, codes.ResourceExhausted, "too many health calls: this server allows 64 at a time")
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
 		synctest.Wait()
@@ -143,7 +152,8 @@ func TestUnreadWatch(t *testing.T) {
 	})
 }
 
-// A client that asks for lists of pods in a loop does not load the runtime more than others.
+// A client that asks for lists of pods in a loop does not load the runtime more than other clients
+// do.
 func TestRelistsOfClientsAreBounded(t *testing.T) {
 	runtime := plegtest.New()
 	inBubble(t, pipeline.Options{Runtime: runtime, RelistPeriod: time.Hour}, server.Options{}, func(t *testing.T, f *fixture) {
@@ -161,12 +171,14 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 		if lists := runtime.Counts().PodLists; lists != 10 || refused != 40 {
 			t.Errorf("%d lists and %d refused of 50 requests at once, want 10 and 40", lists, refused)
 		}
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 40 {
-			t.Errorf("%v refused calls in the metrics, want 40", n)
+		_, err := c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{PodUid: "a"})
+		wantStatus(t, "a request", err, codes.ResourceExhausted, "too many lists of one pod: this server begins 10 a second")
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 41 {
+			t.Errorf("%v refused calls in the metrics, want 41", n)
 		}
 		time.Sleep(time.Second)
 		wantStatus(t, "a second later", ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}), codes.NotFound, pleg.ErrUnknownPod.Error())
-		err := ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
+		err = ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
 		wantStatus(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
 	})
 }
@@ -217,7 +229,7 @@ func TestNoKeepalive(t *testing.T) {
 	})
 }
 
-// A client that never says a word loses its connection after five seconds, or within a shorter Keepalive.
+// A client that sends nothing loses its connection after five seconds, or within a shorter Keepalive.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	for keepalive, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 2 * time.Second: 2 * time.Second} {
 		inBubble(t, pipeline.Options{}, server.Options{Keepalive: keepalive}, func(t *testing.T, f *fixture) {

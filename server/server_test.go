@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -59,6 +60,8 @@ func TestBadRequests(t *testing.T) {
 		}
 		_, err := c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: &timestamppb.Timestamp{Nanos: -1}})
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
+		_, err = c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{})
+		wantStatus(t, "no pod", err, codes.InvalidArgument, "pod_uid is required")
 		err = f.connect().Invoke(t.Context(), "/pleg.v1.PLEG/Nothing", &plegv1.GetStatusRequest{}, &plegv1.GetStatusResponse{})
 		wantStatus(t, "unknown method", err, codes.Unimplemented, "unknown method Nothing")
 		_, err = c.GetStatus(metadata.AppendToOutgoingContext(t.Context(), "note", strings.Repeat("n", 32<<10)), &plegv1.GetStatusRequest{})
@@ -125,6 +128,37 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// Before its first list a pipeline is not healthy, also at once.
+func TestHealthBeforeTheFirstList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := server.New(kit.New(t, pipeline.Options{}).Pipeline, server.Options{})
+		kit.Must(t, err)
+		dial, _ := kit.Serve(t, s.Serve)
+		c := healthv1.NewHealthClient(kit.Connect(t, dial))
+		for _, service := range []string{"", "pleg.v1.PLEG"} {
+			r, err := c.Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+			if err != nil || r.GetStatus() != healthv1.HealthCheckResponse_NOT_SERVING {
+				t.Errorf("service %q: %v, %v, want NOT_SERVING", service, r, err)
+			}
+		}
+	})
+}
+
+// Serve returns early if its listener fails.
+func TestServeEndsWithItsListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := server.New(kit.New(t, pipeline.Options{}).Pipeline, server.Options{})
+		kit.Must(t, err)
+		l := bufconn.Listen(1 << 10)
+		time.AfterFunc(time.Second, func() { l.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Serve(ctx, l); err == nil || !strings.HasPrefix(err.Error(), "serve on ") {
+			t.Errorf("Serve = %v, want the error of the listener", err)
+		}
+	})
+}
+
 // The service describes itself, for grpcurl and the like.
 func TestReflection(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
@@ -173,7 +207,7 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 	})
 }
 
-// The end of its context is no error of Serve, whatever ends it.
+// Serve returns no error if its context ends, whatever the cause.
 func TestServeUntilADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := server.New(kit.New(t, pipeline.Options{}).Pipeline, server.Options{})
@@ -189,7 +223,7 @@ func TestServeUntilADeadline(t *testing.T) {
 }
 
 // When the server ends, every call ends with UNAVAILABLE: at once for clients that read, within the
-// grace period for the others.
+// grace period for other clients.
 func TestShutdown(t *testing.T) {
 	inBubble(t, pipeline.Options{Inspectors: 100}, server.Options{}, func(t *testing.T, f *fixture) {
 		reading := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true})
@@ -263,10 +297,18 @@ func TestCloseWithoutServe(t *testing.T) {
 	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	kit.Must(t, err)
 	defer p.Close()
+	var before *server.Server
 	for range 2 { // the second can use the registerer
 		s, err := server.New(p, server.Options{Registerer: registry})
 		kit.Must(t, err)
+		if before != nil {
+			before.Close()
+		}
+		if families, err := registry.Gather(); err != nil || len(families) == 0 {
+			t.Errorf("%d metrics, %v, want those of the server that is not closed", len(families), err)
+		}
 		s.Close()
 		s.Close()
+		before = s
 	}
 }

@@ -26,7 +26,7 @@ type call struct {
 	limit    *semaphore.Weighted
 	executed int // 1 once the limit has admitted it
 	started  time.Time
-	faults   []*rule // that affect it
+	faults   []*rule // the rules that affect the call
 }
 
 // admit counts a call and waits for its place, or returns the error that the call fails

@@ -33,7 +33,8 @@ type ChurnOptions struct {
 	Pods int
 	// Keep are the UIDs of pods that Churn does not change.
 	Keep []pleg.PodUID
-	// Actions is the number of actions after which the churn ends. If zero, it goes on.
+	// Actions is the number of actions after which the churn ends. If zero, the churn does not end
+	// by itself.
 	Actions int
 	// Observe, if set, is called after each action with the UID of the pod. Churn waits for it.
 	Observe func(pleg.PodUID)
@@ -82,7 +83,7 @@ type churn struct {
 // pending is an action that follows from an earlier action: the restart of a container, or the
 // removal of a pod.
 type pending struct {
-	at     int // it is due once this number of actions is reached
+	at     int // the action is due once this number of actions is reached
 	podUID pleg.PodUID
 	id     pleg.ContainerID // of the container to restart, or empty
 }

@@ -41,8 +41,8 @@ func (rt *Runtime) RemovePod(uid pleg.PodUID) (err error) {
 type Population struct {
 	Pods       int // Pods to add.
 	Containers int // Containers is the number of containers in each pod.
-	Exited     int // Of the containers, how many have exited instead (code 0).
-	Dead       int // Earlier, exited attempts of each container.
+	Exited     int // Exited is the number of these containers that have exited, with code 0.
+	Dead       int // Dead is the number of earlier, exited attempts of each container.
 }
 
 // Populate adds pods with realistic names in one update and returns them.

@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// lifeOfAPod are its events: s is the sandbox, c the container.
+// lifeOfAPod are the events of a pod: s is the sandbox, c the container.
 var lifeOfAPod = []string{
 	"s CREATED", "s STARTED", "c CREATED", "c STARTED",
 	"c STOPPED", "s STOPPED", "c DELETED", "s DELETED",
@@ -28,10 +28,18 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 			stream, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 			kit.Must(t, err)
 			go func() {
+				last := int64(0)
 				for ev, err := stream.Recv(); err == nil; ev, err = stream.Recv() {
+					if ev.CreatedAt <= last {
+						t.Errorf("an event at %d follows one at %d: clients sort by time", ev.CreatedAt, last)
+					}
+					last = ev.CreatedAt
 					what, kind := "c ", strings.Split(ev.ContainerEventType.String(), "_")[1]
 					if ev.ContainerId == ev.GetPodSandboxStatus().GetId() {
 						what = "s "
+					}
+					if sandbox := ev.GetPodSandboxStatus(); (sandbox.GetCreatedAt() < 0) != (what+kind == "s DELETED") {
+						t.Errorf("%s%s has the sandbox %v, want the time of its creation in all events but the last", what, kind, sandbox)
 					}
 					seen[i] = append(seen[i], what+kind)
 				}
@@ -53,6 +61,16 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 		synctest.Wait()
 		if got := rt.BreakEvents(); got != 1 {
 			t.Errorf("%d clients after one left", got)
+		}
+		leaving, leave = context.WithCancel(t.Context())
+		_, err := client.GetContainerEvents(leaving, &cri.GetEventsRequest{})
+		kit.Must(t, err)
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		rt.AddPod(simruntime.PodSpec{})
+		if s := rt.Stats(); s.DroppedEvents != 2 {
+			t.Errorf("%d events are dropped after the last client left, want 2", s.DroppedEvents)
 		}
 	})
 }

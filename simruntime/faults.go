@@ -45,9 +45,9 @@ type Fault struct {
 	// Which calls. Empty fields match everything; a call that is about no
 	// particular pod (an unfiltered list) matches a PodUID or an ID only with
 	// Malform.
-	RPC    string // Name in the CRI, such as "ContainerStatus".
+	RPC    string // The name in the CRI, such as "ContainerStatus".
 	PodUID pleg.PodUID
-	ID     pleg.ContainerID // Of a sandbox or a container.
+	ID     pleg.ContainerID // The id of a sandbox or a container.
 
 	// How often. The first After matching calls pass. If Times is zero, always from then on, else
 	// for this number of matching calls. If Probability is zero, it affects every matching call,
@@ -57,13 +57,13 @@ type Fault struct {
 	Probability float64
 	Seed        uint64 // If zero, the runtime's seed and the order of Inject decide.
 
-	// What happens, in this order.
-	Latency time.Duration // Of GetContainerEvents: from an event to its sending.
+	// The effects, in this order.
+	Latency time.Duration // For GetContainerEvents, the time from an event to its sending.
 	Hang    bool          // The call waits for its end, or for the end of the fault.
-	Code    codes.Code    // If not OK, the call fails with it.
-	Message string        // Of the error. If empty, "injected fault".
+	Code    codes.Code    // If not OK, the call fails with this code.
+	Message string        // The text of the error. If empty, "injected fault".
 	Malform Malform
-	// Of GetContainerEvents alone: each event is lost with the probability Loss, and hang and error
+	// Only for GetContainerEvents: each event is lost with the probability Loss, and hang and error
 	// wait until that many Messages have been sent.
 	Loss     float64
 	Messages int
@@ -79,17 +79,17 @@ func BusyNode() []Fault {
 	}
 }
 
-// Inject adds a fault for the calls to come, until end is called: then calls that hang go on.
-// It panics if the CRI does not contain the RPC, or if Messages does not fit it.
+// Inject adds a fault for the calls to come, until end is called: then calls that hang continue. It
+// panics if the CRI does not contain the RPC, or if Messages does not fit it.
 func (rt *Runtime) Inject(f Fault) (end func()) {
 	if f.RPC != "" && !rpcNames[f.RPC] || f.Messages != 0 && (f.Messages < 0 || f.RPC != rpcEvents) {
-		panic(fmt.Sprintf("simruntime: fault of no call: %+v", f))
+		panic(fmt.Sprintf("simruntime: impossible fault: %+v", f))
 	}
 	r := rt.faults.add(f)
 	return func() { rt.faults.remove(func(other *rule) bool { return other == r }) }
 }
 
-// ClearAll removes all faults; calls that hang go on.
+// ClearAll removes all faults; calls that hang continue.
 func (rt *Runtime) ClearAll() { rt.faults.remove(func(*rule) bool { return true }) }
 
 // rpcNames are the RPCs of RuntimeService.
@@ -165,24 +165,25 @@ type target struct {
 func (fs *faultSet) hit(rpc string, tgt target) (hits []*rule) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
-		if !r.matches(rpc, tgt) || !r.hits() {
-			return false
+	for _, r := range fs.rules {
+		if r.matches(rpc, tgt) && r.hits() {
+			hits = append(hits, r)
 		}
-		hits = append(hits, r)
-		// A rule with no calls left ends, but its hung calls continue to hang.
-		r.left--
-		return r.Times > 0 && r.left <= 0
-	})
+	}
 	return hits
 }
 
-// hits counts a matching call and reports whether the rule affects it.
+// hits counts a matching call and reports whether the rule affects it. A rule with no calls left stays
+// until it is removed: its hung calls go on then.
 func (r *rule) hits() bool {
-	if r.pass > 0 {
+	switch {
+	case r.pass > 0:
 		r.pass--
 		return false
+	case r.Times > 0 && r.left == 0:
+		return false
 	}
+	r.left--
 	return r.Probability == 0 || r.rng.Float64() < r.Probability
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -31,6 +32,50 @@ func TestFaultHitsSomeCalls(t *testing.T) {
 		for n, want := range []codes.Code{codes.OK, codes.Internal, codes.Internal, codes.OK} {
 			if got, _ := statusOf(t.Context(), client, p.Containers[0].ID); got != want {
 				t.Errorf("call %d ended with %v, want %v", n, got, want)
+			}
+		}
+	})
+}
+
+// A fault of some calls counts each call that it matches, whether it hits the call or not.
+func TestFaultOfSomeCallsWithProbability(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
+		rt.Inject(simruntime.Fault{Code: codes.Internal, Times: 20, Probability: 0.5})
+		failed := 0
+		for n := range 60 {
+			if code, _ := statusOf(t.Context(), client, p.Containers[0].ID); code != codes.OK {
+				if failed++; n >= 20 {
+					t.Errorf("call %d ended with %v", n, code)
+				}
+			}
+		}
+		if failed == 0 || failed == 20 {
+			t.Errorf("%d of 20 calls failed, want some", failed)
+		}
+	})
+}
+
+// A call hangs until its fault is removed, also if the fault hits no other call any more.
+func TestFaultEndsItsHungCalls(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		id := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0].Containers[0].ID
+		for name, end := range map[string]func(end func()){"end": func(end func()) { end() }, "ClearAll": func(func()) { rt.ClearAll() }} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			remove := rt.Inject(simruntime.Fault{Hang: true, Times: 1})
+			hung := make(chan codes.Code)
+			go func() {
+				code, _ := statusOf(ctx, client, id)
+				hung <- code
+			}()
+			synctest.Wait()
+			if code, took := statusOf(ctx, client, id); code != codes.OK || took != 0 {
+				t.Errorf("the next call ended with %v after %v", code, took)
+			}
+			end(remove)
+			if code := <-hung; code != codes.OK {
+				t.Errorf("%s: the call that hung ended with %v", name, code)
 			}
 		}
 	})
@@ -102,6 +147,16 @@ func TestConcurrencyLimit(t *testing.T) {
 		rt.ResetStats()
 		if s := rt.Stats(); s.PeakInFlight != 0 || s.Calls() != 0 {
 			t.Errorf("after the reset %+v", s)
+		}
+		go func() {
+			code, took := statusOf(t.Context(), client, p.Containers[0].ID)
+			ends <- fmt.Sprint(code, " after ", took)
+		}()
+		synctest.Wait()
+		rt.ResetStats()
+		rt.SetMaxConcurrent(1) // of later calls
+		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 {
+			t.Errorf("a call in flight during a reset and a new bound: %s, %+v, want %s and a peak of 1", got, rt.Stats(), want)
 		}
 	})
 }

@@ -30,7 +30,8 @@ func (s *service) ListContainers(ctx context.Context, req *cri.ListContainersReq
 	return resp, nil
 }
 
-// list returns what passes the filter, pods newest first: as messages, or as the bytes of all.
+// list returns the items that pass the filter, pods newest first: as messages or, for the whole
+// list, as bytes.
 func list[M listed, F proto.Message](
 	ctx context.Context, rt *Runtime, filter F, matches func(F, M) bool, of func(*sandbox, func(M, encoded)),
 ) (items []M, body []byte) {

@@ -40,7 +40,7 @@ func idsOf(pods []*pleg.PodStatus) (ids []string) {
 	return ids
 }
 
-// A reader sees all of an update or nothing of it.
+// A reader sees a whole update or nothing.
 func TestUpdateIsAtomic(t *testing.T) {
 	rt := simruntime.New(simruntime.Options{})
 	client := overBufconn(t, rt)
@@ -96,10 +96,11 @@ func TestDeletedSandboxLingers(t *testing.T) {
 		if err := rt.RemovePod(p.UID); !errors.Is(err, simruntime.ErrNotFound) {
 			t.Errorf("removing it again: %v, want ErrNotFound", err)
 		}
+		again := rt.AddPod(simruntime.PodSpec{UID: p.UID})
 		time.Sleep(4 * time.Millisecond)
 		synctest.Wait()
-		if got := listPods(t, client); len(got) != 0 {
-			t.Errorf("after the linger: %v, want nothing", got)
+		if got := listPods(t, client); len(got) != 1 || got[0].Id != string(again.Sandboxes[0].ID) || rt.Pod(p.UID) == nil {
+			t.Errorf("after the linger: %v, want only the new sandbox of the pod", got)
 		}
 	})
 }

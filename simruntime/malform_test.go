@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -82,6 +84,29 @@ func TestMalformedAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A fault of one event stream changes nothing for another.
+func TestMalformedEventsOfOneClient(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Malform: simruntime.WrongID, Times: 1})
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Latency: time.Second, After: 1}) // it gets the same event later
+		var streams [2]cri.RuntimeService_GetContainerEventsClient
+		for i := range streams {
+			stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+			kit.Must(t, err)
+			synctest.Wait()
+			streams[i] = stream
+		}
+		p := rt.AddPod(simruntime.PodSpec{})
+		for i, stream := range streams {
+			ev, err := stream.Recv()
+			kit.Must(t, err)
+			if wrong := ev.ContainerId != string(p.Sandboxes[0].ID); wrong != (i == 0) {
+				t.Errorf("the event of client %d has a wrong id: %t", i, wrong)
+			}
+		}
+	})
 }
 
 func containerStatus(t *testing.T, client cri.RuntimeServiceClient, id pleg.ContainerID) *cri.ContainerStatus {

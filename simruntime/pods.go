@@ -25,7 +25,7 @@ type PodSpec struct {
 	// Containers give the name (if empty, "app", "app-2" and so on), the image (if empty, one derived
 	// from the name), the attempt, annotations besides those of the kubelet, and, if the state is
 	// [pleg.StateExited], the exit code and the reason (if empty, it follows from the code). Any other
-	// state becomes [pleg.StateRunning], and the runtime determines all else.
+	// state becomes [pleg.StateRunning], and the runtime determines all other fields.
 	Containers []pleg.ContainerStatus
 }
 
@@ -113,7 +113,7 @@ func (s *State) StopPod(uid pleg.PodUID) error { return s.withPod("stop", uid, s
 // RemovePod stops a pod and removes its containers and then its sandbox.
 func (s *State) RemovePod(uid pleg.PodUID) error { return s.withPod("remove", uid, s.removeSandbox) }
 
-// withPod calls do with the sandbox of a pod, or fails with the name of the operation.
+// withPod calls do with the sandbox of a pod, or returns an error that names the operation.
 func (s *State) withPod(op string, uid pleg.PodUID, do func(*sandbox)) error {
 	sb := s.pods[uid]
 	if sb == nil {

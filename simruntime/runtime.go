@@ -41,7 +41,7 @@ type Options struct {
 	Faults []Fault
 
 	// DeletedLinger is how long a sandbox stays listed (NOTREADY) after its
-	// DELETED event (containerd: up to 4 ms). If zero, it goes before the event.
+	// DELETED event (containerd: up to 4 ms). If zero, the sandbox goes before the event.
 	DeletedLinger time.Duration
 
 	// StatusesInSandbox lets PodSandboxStatus carry the statuses of the containers and

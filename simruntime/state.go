@@ -36,8 +36,8 @@ type sandbox struct {
 	meta       *cri.PodSandboxMetadata
 	of         *pleg.SandboxStatus
 
-	status *cri.PodSandboxStatus // of, on the wire
-	item   *cri.PodSandbox       // of, in a list
+	status *cri.PodSandboxStatus // of as a message
+	item   *cri.PodSandbox       // of as an item of a list
 	encoded
 }
 
@@ -45,8 +45,8 @@ type container struct {
 	sb *sandbox
 	of *pleg.ContainerStatus
 
-	status *cri.ContainerStatus // of, on the wire
-	item   *cri.Container       // of, in a list
+	status *cri.ContainerStatus // of as a message
+	item   *cri.Container       // of as an item of a list
 	encoded
 }
 

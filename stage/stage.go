@@ -35,7 +35,7 @@ import (
 const ContainerChanged pleg.EventType = "ContainerChanged"
 
 // ContainerRan comes before the end of a container that no list has shown running. The inspector
-// makes it a ContainerStarted if the status says when the container started. Otherwise it removes it.
+// makes it a ContainerStarted if the status says when the container started, and otherwise drops it.
 const ContainerRan pleg.EventType = "ContainerRan"
 
 // Ticks order answers of the runtime: a wall clock can be set back, and two of its readings can be
@@ -46,7 +46,7 @@ type Ticks struct{ last atomic.Uint64 }
 // Next returns a tick that is greater than all before it. It is safe for concurrent use.
 func (t *Ticks) Next() uint64 { return t.last.Add(1) }
 
-// Asked is when an answer of the runtime began and arrived, in ticks, and the wall-clock time
+// Asked contains the ticks at which a list began and its answer arrived, and the wall-clock time
 // before it began.
 type Asked struct {
 	Began, Answered uint64
@@ -162,7 +162,8 @@ const OutcomeBuffer = 64
 // Outcome is a settled Change that may be delivered: the cache has been written.
 type Outcome struct {
 	UID pleg.PodUID
-	// Pod is the pod as it was listed; nil once it is gone. Last is the last answer that showed it.
+	// Pod is the pod as it was listed; nil once it is gone. Last is the last answer that showed the
+	// pod.
 	Pod, Last *pleg.Pod
 	// Status is its status in the cache; nil once it is gone.
 	Status *pleg.PodStatus

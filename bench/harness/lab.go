@@ -104,8 +104,8 @@ func (l *lab) startClient(want map[string]int) probe.Report {
 	return l.window(want, func() { l.call("Start", nil) })
 }
 
-// streamUp is the time in which a candidate must rely on its event stream and make the list after
-// that.
+// streamUp is the time in which a candidate must rely on its event stream and make the list that
+// follows.
 const streamUp = 2 * time.Second
 
 // populate adds pods and starts the candidate, which then knows all of them and, if
@@ -118,7 +118,8 @@ func (l *lab) populate(ctx context.Context, pods, containers int) {
 	}
 }
 
-// shape sets the latency, in place of all faults, and the number of calls that execute at once; 0 means any.
+// shape sets the latency, in place of all faults, and the number of calls that execute at once; 0 means no
+// limit.
 func (l *lab) shape(profile string, limit int) {
 	l.runtime.SetMaxConcurrent(limit)
 	l.runtime.ClearAll()

@@ -95,7 +95,7 @@ func provenance(r *Results) string {
 // marked is a generated part of a page.
 var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
 
-// report replaces the generated parts of a page, if there is one.
+// report replaces the generated parts of a page, if the page exists.
 func report(r *Results, page string) (err error) {
 	if page == "" {
 		return nil

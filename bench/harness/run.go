@@ -51,7 +51,7 @@ func (b *bench) run(ctx context.Context, r *Results) error {
 }
 
 // scenario measures the candidates in turns, so that other load on the machine affects
-// all of them. If one fails, the earlier results of the scenario stay.
+// all of them. If a measurement fails, the earlier results of the scenario stay.
 func (b *bench) scenario(ctx context.Context, s Scenario, title string) ([]*Row, error) {
 	began := time.Now().UTC().Truncate(time.Second)
 	rows := make([]*Row, len(s.Candidates))

@@ -24,7 +24,7 @@ type Event struct {
 	Type string
 	// ID is that of the container or sandbox.
 	ID string
-	// At is when the relist that saw the change began.
+	// At is the time at which the relist that saw the change began.
 	At time.Time
 }
 
@@ -35,7 +35,8 @@ type Candidate func(ctx context.Context, emit func(Event)) error
 // service is the name of a probe to its callers.
 const service = "probe"
 
-// Serve answers the calls of in until in ends. It returns the error of the candidate.
+// Serve answers the calls that it reads from in, until in ends. It returns the error of the
+// candidate.
 func Serve(ctx context.Context, candidate Candidate, in io.ReadCloser, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -14,7 +14,7 @@ type Seen struct {
 	LastMS float64 `json:"lastMS"`
 }
 
-// Arrival is one event and when it arrived.
+// Arrival is one event and the time of its arrival.
 type Arrival struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`

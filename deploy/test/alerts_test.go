@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// trouble is a node and the changes to it.
+// trouble describes a node, and the functions that begin and end a trouble on it.
 type trouble struct {
 	run        []string // flags of the daemon
 	begin, end func(t *testing.T, n *node)

@@ -117,7 +117,7 @@ func must(t *testing.T, err error) {
 // start runs a program until the test ends.
 func start(t *testing.T, name string, args ...string) *process.Process {
 	t.Helper()
-	return process.Run(t, exec.Command(name, args...)) //nolint:noctx // it is ended in order
+	return process.Run(t, exec.Command(name, args...)) //nolint:noctx // process.Run ends the program in order
 }
 
 // get returns an error unless a page is served.

@@ -50,13 +50,14 @@ func TestShipperCatchesUpAfterGap(t *testing.T) {
 	var out strings.Builder
 	s := newShipper(&out, func(pleg.ContainerID) *pleg.ContainerStatus { return nil })
 	for _, ev := range []pleg.Event{
-		event(pleg.ContainerStarted, "a"), event(pleg.ContainerStarted, "b"),
-		event(pleg.Gap, ""), event(pleg.ContainerDied, "a"), event(pleg.ContainerStarted, "c"), event(pleg.Synced, ""),
-		event(pleg.ContainerDied, "c"), event(pleg.ContainerRemoved, "a"), event(pleg.ContainerRemoved, "c"),
+		event(pleg.ContainerStarted, "a"), event(pleg.ContainerStarted, "b"), event(pleg.ContainerStarted, "d"),
+		event(pleg.Gap, ""), event(pleg.ContainerDied, "a"), event(pleg.ContainerStarted, "c"), event(pleg.ContainerStarted, "d"), event(pleg.Synced, ""),
+		event(pleg.ContainerDied, "c"), event(pleg.ContainerDied, "d"),
+		event(pleg.ContainerRemoved, "a"), event(pleg.ContainerRemoved, "c"), event(pleg.ContainerRemoved, "d"),
 	} {
 		s.handle(ev)
 	}
-	want := "read a/0, read b/0, complete a/0, read c/0, complete b/0, complete c/0"
+	want := "read a/0, read b/0, read d/0, complete a/0, read c/0, complete b/0, complete c/0, complete d/0"
 	got := strings.NewReplacer("/var/log/pods/n_p_u/", "", ".log\n", ", ").Replace(out.String())
 	if got := strings.TrimSuffix(got, ", "); got != want {
 		t.Errorf("printed %q, want %q", got, want)

@@ -63,9 +63,10 @@ type Follower struct {
 	required bool
 	log      *slog.Logger
 	metrics  *metrics
-	// toldUnsupported is true from the log that the runtime has no events until a stream is up.
+	// toldUnsupported is true once it is logged that the runtime has no events, until a stream is
+	// up.
 	toldUnsupported bool
-	// toldBroken is true from the log of a break until the stream is up again.
+	// toldBroken is true once a break is logged, until the stream is up again.
 	toldBroken bool
 }
 

@@ -91,7 +91,7 @@ func follow(t *testing.T, name string, prepare func(*plegtest.Runtime), test fun
 	})
 }
 
-// requireTold waits d, and requires that the target has learned this.
+// requireTold waits d, and requires that the target has got these calls.
 func (f *fixture) requireTold(d time.Duration, want string) {
 	f.t.Helper()
 	time.Sleep(d)
@@ -212,7 +212,7 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		for n := range 2 {
 			f.requireTold(time.Hour, "")
 			f.log.RequireLines(t, n+1, "runtime does not support container events")
-			f.runtime.SetWatchFault(nil) // it is upgraded
+			f.runtime.SetWatchFault(nil) // the runtime is upgraded
 			f.requireTold(11*time.Second, "up true")
 			f.runtime.SetWatchFault(plegtest.Fail(without)) // and downgraded
 			f.runtime.EndWatches(without)

@@ -1,4 +1,4 @@
-// Package backoff computes the time between two attempts, for all that try again.
+// Package backoff computes the time between two attempts, for every kind of retry.
 package backoff
 
 import (

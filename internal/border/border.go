@@ -51,7 +51,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 	r := &Runtime{
 		embedded: embedded, listTimeout: o.ListTimeout, kubeletEvents: o.KubeletEvents, log: o.Logger,
 		malformed: s.Counter("pleg_malformed_pods_total",
-			"Pods and containers that the runtime lists without an id or with that of another one."),
+			"Pods and containers that the runtime lists without an id or with the id of another one."),
 		items: items{uids: make(map[pleg.PodUID]struct{}), owners: make(owners), before: make(owners), told: make(map[badItem]struct{})},
 		calls: calls{
 			log: o.Logger, inFlight: make(map[subject]*inFlight),

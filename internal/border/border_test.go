@@ -221,13 +221,13 @@ func words(pods []*pleg.Pod) (words []string) {
 // and go.
 func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
 	shared := &pleg.Pod{UID: "b", Containers: []*pleg.Container{nil, {ID: "c"}, {}, {ID: "d"}, {ID: "d"}}}
-	log := &strings.Builder{}
+	reg, log := prometheus.NewRegistry(), &strings.Builder{}
 	r, err := border.New(fake{
 		list: func(context.Context) ([]*pleg.Pod, error) {
 			return []*pleg.Pod{shared}, nil
 		},
 		one: func(context.Context) (*pleg.Pod, error) { return shared, nil },
-	}, border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	}, border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil)), Metrics: instrument.Registry{Registerer: reg}})
 	kit.Must(t, err)
 	want := "[b  c  d]"
 	for range 3 {
@@ -241,6 +241,7 @@ func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n != 3 {
 		t.Errorf("%d lines for 3 items, want each once:\n%s", n, log)
 	}
+	kit.RequireMetric(t, reg, 3*6, "pleg_malformed_pods_total")
 }
 
 // The id of a container never moves: it stays in its pod for as long as that is listed.
@@ -372,7 +373,7 @@ func TestTimesAreCut(t *testing.T) {
 			if same := tc.at.Equal(tc.want) && name != "a zone of three days" && name != "after it in a zone"; same != (got == status && pods[0] == pod) {
 				t.Errorf("copied: %t, %t; want copies only of what is cut", got != status, pods[0] != pod)
 			}
-			if !pod.Containers[1].CreatedAt.Equal(tc.at) || !status.Sandboxes[0].CreatedAt.Equal(tc.at) {
+			if !pod.Containers[1].CreatedAt.Equal(tc.at) || !status.Containers[1].CreatedAt.Equal(tc.at) || !status.Sandboxes[0].CreatedAt.Equal(tc.at) {
 				t.Error("what the runtime returned was changed")
 			}
 		})
@@ -382,14 +383,14 @@ func TestTimesAreCut(t *testing.T) {
 // A malformed item is logged once, and again if it comes back after a list without one.
 func TestUIDThatIsNotUTF8IsLogged(t *testing.T) {
 	log := new(bytes.Buffer)
-	bad := []*pleg.Pod{{UID: "a\xff"}}
+	good, bad := []*pleg.Pod{{UID: "a"}}, []*pleg.Pod{{UID: "a\xff"}}
 	pods := bad
 	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
 		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	kit.Must(t, err)
-	for n, lines := range []int{1, 1, 1, 2} {
-		if pods = bad; n == 2 {
-			pods = []*pleg.Pod{{UID: "a"}}
+	for n, lines := range []int{1, 1, 1, 2, 2, 3} {
+		if pods = bad; n == 2 || n == 4 {
+			pods = good
 		}
 		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0] != pods[0] {
 			t.Errorf("list %d is %v, %v, want the pod", n, words(got), err)
@@ -452,15 +453,16 @@ func TestHintHasOnlyFinalStatusesOfOthers(t *testing.T) {
 	sent := []*pleg.ContainerStatus{nil, {State: pleg.StateExited}, {ID: "e", State: pleg.StateRunning}, {ID: "c", State: pleg.StateExited}, final}
 	r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error {
 		hint(pleg.Hint{UID: "a", Container: "c", Others: sent})
+		hint(pleg.Hint{UID: "a", Container: "c", Others: slices.Clone(sent[:4])})
 		clear(sent) // the Runtime may use it again
 		return errBroken
 	}})
-	var got pleg.Hint
-	if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = h }); !errors.Is(err, errBroken) {
+	var got [][]*pleg.ContainerStatus
+	if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = append(got, h.Others) }); !errors.Is(err, errBroken) {
 		t.Errorf("error %v, want %v", err, errBroken)
 	}
-	if !slices.Equal(got.Others, []*pleg.ContainerStatus{final}) {
-		t.Errorf("the hint has %+v, want the final status of d", got.Others)
+	if len(got) != 2 || !slices.Equal(got[0], []*pleg.ContainerStatus{final}) || len(got[1]) > 0 {
+		t.Errorf("the hints have %+v, want the final status of d, and none", got)
 	}
 }
 

@@ -41,7 +41,7 @@ func (s subject) String() string {
 // inFlight is a call that has not returned.
 type inFlight struct {
 	began    time.Time
-	returned chan struct{} // closed once it has
+	returned chan struct{} // closed once it has returned
 	// abandoned is set once nobody waits for it.
 	abandoned bool
 }
@@ -73,7 +73,7 @@ func (c *calls) abandon(of subject, call *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inFlight[of] != call || call.abandoned {
-		return // it has just returned, or another caller waited for it
+		return // the call has just returned, or another caller waited for it
 	}
 	call.abandoned = true
 	c.abandoned++
@@ -165,8 +165,8 @@ func run[T any](ctx context.Context, r *Runtime, of subject, c *inFlight, f func
 	}
 }
 
-// await waits for a call to return, and says how long. It waits in slices: with a limit of CPU one wait is late by less than
-// the kernel's period, whatever its length, and a slice is late by most of it.
+// await waits for a call to return, and returns how long that took. It waits in slices: under a CPU limit each slice
+// ends late, and late notices the sum; a single wait would end late only once.
 func await[T any](returns <-chan T, wait time.Duration, after func(time.Duration) <-chan time.Time) (got T, returned bool, took time.Duration) {
 	began := time.Now()
 	for range max(1, wait/slice) {

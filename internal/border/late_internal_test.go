@@ -31,7 +31,7 @@ func TestLateWithALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, wait := range []time.Duration{reportWithin, grace} {
 			began := time.Now()
-			limited := func(d time.Duration) <-chan time.Time { // it runs at the next period
+			limited := func(d time.Duration) <-chan time.Time { // the process runs at the next period
 				const period = 100 * time.Millisecond
 				at := (time.Since(began) + d + period - 1) / period * period
 				return time.After(at - time.Since(began))

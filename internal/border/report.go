@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// reportWithin is how long a Report is waited for. One reads a few files, in a millisecond.
+// reportWithin is how long a Report is waited for. A Report reads a few files, in a millisecond.
 const reportWithin = 50 * time.Millisecond
 
 var errNoReport = errors.New("the runtime's Report panics")

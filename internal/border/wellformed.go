@@ -29,8 +29,8 @@ type items struct {
 	mu sync.Mutex
 	// good is the newest list of all pods if nothing of it was malformed, otherwise empty.
 	good []*pleg.Pod
-	// uids are the pods of the newest list, owners the pods of its ids, before those of the list before
-	// it; kept for their room.
+	// uids are the pods of the newest list, owners the pods of its ids, before the owners of the
+	// previous list. The maps are kept so that their memory is used again.
 	uids           map[pleg.PodUID]struct{}
 	owners, before owners
 	told           map[badItem]struct{}
@@ -59,7 +59,7 @@ func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod 
 	x.before, x.owners = x.owners, x.before
 	clear(x.owners)
 	var bad []badItem
-	kept := make([]*pleg.Pod, 0, len(pods)) // the stages may still read the last
+	kept := make([]*pleg.Pod, 0, len(pods)) // the stages may still read the last list
 	for _, pod := range pods {
 		switch {
 		case pod == nil:
@@ -151,7 +151,7 @@ func (x *items) keepInPlace(pods []*pleg.Pod, bad []badItem) ([]*pleg.Pod, []bad
 		from, to := indexOf(pods, now.pod), indexOf(pods, was.pod)
 		var moved *pleg.Container
 		pods[from], moved = take(pods[from], id)
-		if moved == nil { // a sandbox is its pod
+		if moved == nil { // it is a sandbox: only containers are put back
 			continue
 		}
 		back := *pods[to]

@@ -19,7 +19,7 @@ import (
 
 // Host finds cgroups. The zero value is the machine of this process.
 type Host struct {
-	// Proc and Cgroup are where proc and the cgroups are mounted. If empty, /proc and
+	// Proc and Cgroup are the mount points of proc and of the cgroups. If empty, /proc and
 	// /sys/fs/cgroup.
 	Proc, Cgroup string
 }

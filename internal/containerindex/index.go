@@ -42,8 +42,9 @@ type Source struct {
 	// Relist requests a list of all pods. The channel gets the error of that list, or nil
 	// once the pods that changed are inspected, successfully or not.
 	Relist func() <-chan error
-	// Uninspected returns the pods of the newest list whose inspection has failed, or that wait
-	// for an inspection since a time or longer. Pods inspected with success are in the index.
+	// Uninspected returns the pods of the newest list whose inspection has failed, or that have
+	// waited for an inspection since a time or an earlier one. Pods inspected with success are in
+	// the index.
 	Uninspected func(since time.Time) []*pleg.Pod
 	// Ended is closed once nothing is listed any more.
 	Ended <-chan struct{}
@@ -109,8 +110,8 @@ func (x *Index) forget(now time.Time) {
 	}
 }
 
-// get returns the first of some containers that is known. The error is [lookup.ErrNotYet] if none is:
-// changed is closed once that may have changed.
+// get returns the first of these containers that is known. The error is [lookup.ErrNotYet] if none
+// is: changed is closed once that may have changed.
 func (x *Index) get(ids []pleg.ContainerID) (c lookup.Container, changed <-chan struct{}, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -173,7 +174,7 @@ func newContainer(id pleg.ContainerID, e entry) lookup.Container {
 	}
 	if status := e.pod.Container(id); status != nil {
 		c.ContainerStatus = *status
-		if !e.removedAt.IsZero() { // its end may not have been seen
+		if !e.removedAt.IsZero() { // the end of the container may not have been seen
 			c.State = pleg.StateExited
 		}
 		return c

@@ -14,7 +14,7 @@ import (
 const stuckAfter = time.Second
 
 // listed returns the first of some containers that the list shows in a pod whose inspection has
-// failed, or that has waited for it since a time or longer.
+// failed, or that has waited for it since a time or an earlier one.
 func (x *Index) listed(ids []pleg.ContainerID, since time.Time) (c lookup.Container, err error) {
 	if x.source.Uninspected == nil {
 		return lookup.Container{}, lookup.ErrNotYet

@@ -325,6 +325,21 @@ func TestListAnswersForAPrefix(t *testing.T) {
 	}
 }
 
+// A container that came back stays known, also once its removal is long ago.
+func TestContainerThatCameBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, pod := containerindex.NewIndex(containerindex.Source{}), &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c"}}}
+		x.Set(pod)
+		x.Delete("a")
+		x.Set(pod)
+		time.Sleep(2 * lookup.KeepRemoved)
+		x.Delete("another")
+		if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c"}); err != nil || !c.RemovedAt.IsZero() {
+			t.Errorf("Lookup = %+v, %v", c, err)
+		}
+	})
+}
+
 // A container that was removed long ago is not known, although nothing has happened since.
 func TestContainerRemovedLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +364,7 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 	const kept, removed = 1024, 1100
 	x := index()
 	id := func(n int) pleg.ContainerID { return pleg.ContainerID(fmt.Sprintf("%064x", n)) }
-	for n := range removed + 1 { // each removes the one before
+	for n := range removed + 1 { // each removes the previous container
 		x.Set(&pleg.PodStatus{UID: "restarts", Containers: []*pleg.ContainerStatus{{ID: id(n), State: pleg.StateRunning}}})
 	}
 	for n := range removed + 1 {

@@ -14,13 +14,13 @@ type Class uint8
 const (
 	// ClassNormal marks events that every subscriber gets, unless it filters them out.
 	ClassNormal Class = iota
-	// ClassOnRequest marks events that only subscribers get that ask for them.
+	// ClassOnRequest marks events that a subscriber gets only if it asks for them.
 	ClassOnRequest
 	// ClassMark marks events about the subscription. No filter applies to them.
 	ClassMark
 )
 
-// Severity says how much an event stands out among others.
+// Severity says how much attention an event deserves.
 type Severity uint8
 
 const (
@@ -62,7 +62,7 @@ var all = []Info{
 	{pleg.NetworkSetupCompleted, 5, "network.setup_completed", "has an address", ClassOnRequest, SeverityGood},
 	{pleg.NetworkFailed, 6, "network.failed", "never had an address", ClassOnRequest, SeverityBad},
 	{pleg.ContainerCreated, 7, "container.created", "was created", ClassOnRequest, SeverityRoutine},
-	{pleg.ContainerCorrected, 8, "container.corrected", "ended otherwise than reported", ClassOnRequest, SeverityNotice},
+	{pleg.ContainerCorrected, 8, "container.corrected", "ended differently than reported", ClassOnRequest, SeverityNotice},
 	{pleg.Synced, 16, "synced", "", ClassMark, SeverityRoutine},
 	{pleg.Gap, 17, "gap", "", ClassMark, SeverityBad},
 	{pleg.Bookmark, 18, "bookmark", "", ClassMark, SeverityRoutine},

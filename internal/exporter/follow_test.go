@@ -5,12 +5,38 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+// The end of the source is no failure: nothing would ever be better at the next attempt.
+func TestSessionEndsWithItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Start(t)
+		kit.Relist(1)
+		time.AfterFunc(time.Second, func() { _ = p.Stop() })
+		err := exporter.Session(t.Context(), p.Pipeline, pleg.SubscribeOptions{}, func(ctx context.Context, from <-chan pleg.Event) error {
+			for {
+				select {
+				case _, open := <-from:
+					if !open {
+						return exporter.ErrSourceEnded
+					}
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		})
+		if !errors.Is(err, exporter.ErrSourceEnded) {
+			t.Errorf("Session returned %v, want the end of the source", err)
+		}
+	})
+}
 
 // An exporter misses no event, however pods change.
 func TestSessionLeavesNothingOut(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
-// Loop runs the sessions of an exporter, one after the other. [Loop.Status] is safe for
-// concurrent use; the goroutine of Run owns the rest.
+// Loop runs the sessions of an exporter, one after the other. [Loop.Status] is safe for concurrent
+// use; the goroutine of Run owns everything else.
 type Loop struct {
 	// Log logs Failed with an error, unless the attempt before failed with the same, and Recovered
 	// once the receiver accepts something again.
@@ -82,8 +82,8 @@ func (l *Loop) Acknowledged() {
 	l.lastAck.Store(&now)
 }
 
-// Status returns when the receiver answered last, and why the loop last paused; nil while
-// the receiver accepts events.
+// Status returns the time at which the receiver answered last, and the error of the last pause; nil
+// while the receiver accepts events.
 func (l *Loop) Status() (lastAck time.Time, err error) {
 	if failure := l.failure.Load(); failure != nil {
 		err = *failure

@@ -69,7 +69,7 @@ func parse(text string) (s selector, err error) {
 	return s, nil
 }
 
-// validate holds keys and values to the rules of Kubernetes: no pod has others.
+// validate checks keys and values by the rules of Kubernetes: no pod has a label that breaks them.
 func (r *requirement) validate() error {
 	prefix, key, slash := strings.Cut(r.key, "/")
 	if !slash {

@@ -25,3 +25,21 @@ func TestRegistersAllOrNone(t *testing.T) {
 	reg.Unregister(taken)
 	kit.Must(t, instrument.Registry{Registerer: reg}.Register(gauge("ours"), gauge("taken")))
 }
+
+// A second Unregister, such as by a client that is closed twice, takes nothing away from the next set.
+func TestUnregistersOnce(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	register := func() *instrument.Set {
+		s := instrument.Registry{Registerer: reg}.NewSet()
+		s.Counter("ours_total", "Ours.")
+		kit.Must(t, s.Register())
+		return s
+	}
+	first := register()
+	first.Unregister()
+	register()
+	first.Unregister()
+	if families, err := reg.Gather(); err != nil || len(families) != 1 {
+		t.Errorf("%d metrics of the second set, %v, want 1", len(families), err)
+	}
+}

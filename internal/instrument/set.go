@@ -1,6 +1,10 @@
 package instrument
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // CallBuckets are the buckets of calls, lists and inspections, in seconds: few, because each is a
 // series of every node.
@@ -12,7 +16,8 @@ var LagBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
 // Set makes the metrics of one package and registers them together.
 type Set struct {
 	Registry
-	all []prometheus.Collector
+	all  []prometheus.Collector
+	undo sync.Once
 }
 
 // NewSet returns an empty set.
@@ -21,14 +26,17 @@ func (r Registry) NewSet() *Set { return &Set{Registry: r} }
 // Register registers the metrics of the set.
 func (s *Set) Register() error { return s.Registry.Register(s.all...) }
 
-// Unregister undoes Register.
+// Unregister undoes Register. Further calls do nothing: they would take equal metrics away that another
+// set has registered since.
 func (s *Set) Unregister() {
 	if s.Registerer == nil {
 		return
 	}
-	for _, c := range s.all {
-		s.Registerer.Unregister(c)
-	}
+	s.undo.Do(func() {
+		for _, c := range s.all {
+			s.Registerer.Unregister(c)
+		}
+	})
 }
 
 // Add adds a collector.

@@ -51,7 +51,7 @@ func (b *Box[T]) Take() []T {
 	return b.drain()
 }
 
-// Close does the same, and makes every later Put return false.
+// Close returns what [Box.Take] would, and makes every later Put return false.
 func (b *Box[T]) Close() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()

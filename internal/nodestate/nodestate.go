@@ -39,8 +39,8 @@ func Change(details *any, change func(*State)) {
 
 // Since contains the times at which troubles began. A time is zero while its trouble is absent.
 type Since struct {
-	// Unhealthy is when Healthy became false, Degraded when something began to work only by a
-	// fallback, Slow when lists or inspections became slow.
+	// Unhealthy is the time at which Healthy became false, Degraded when something began to work
+	// only by a fallback, Slow when lists or inspections became slow.
 	Unhealthy, Degraded, Slow time.Time
 }
 
@@ -60,7 +60,7 @@ type Stuck struct {
 	UID       pleg.PodUID
 	Namespace string
 	Name      string
-	// Since is when the pod was first seen stuck.
+	// Since is the time at which the pod was first seen stuck.
 	Since time.Time
 	// Shim is the process that watches the containers; nil if it is not known or has ended.
 	Shim *Process
@@ -70,10 +70,10 @@ type Stuck struct {
 	ID        pleg.ContainerID
 }
 
-// Unread is a client that does not read from the runtime. A runtime that sends it events may wait
-// for it.
+// Unread is a client that does not read from the runtime. A runtime that sends events to the client
+// may wait for it.
 type Unread struct {
-	// Since is when it was first seen not to read.
+	// Since is the time at which it was first seen not to read.
 	Since time.Time
 	// Client is its process; nil if it is not known.
 	Client *Process
@@ -83,9 +83,9 @@ type Unread struct {
 
 // Disk is a filesystem that is almost full.
 type Disk struct {
-	// Since is when it was first seen so.
+	// Since is the time at which it was first seen almost full.
 	Since time.Time
-	// Path is where it is mounted, according to the runtime.
+	// Path is the mount point, according to the runtime.
 	Path string
 	// Used and Inodes are the percentages of its bytes and inodes that are in use.
 	Used, Inodes float64

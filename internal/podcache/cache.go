@@ -58,9 +58,9 @@ type entry struct {
 // is the newest, so that the next one, which names the pods that still wait, ends it for all others
 // without touching them.
 type behind struct {
-	listing uint64 // its number; 0 once an inspection as new as the listing has ended
+	listing uint64 // the number of the listing; 0 once an inspection as new as the listing has ended
 	pod     *pleg.Pod
-	since   time.Time // of the first listing after the last that covered the pod
+	since   time.Time // the time of the first listing since the pod was last covered
 }
 
 // New returns an empty cache.
@@ -86,8 +86,8 @@ func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 // GetNewerThan returns the pod's status, as [Cache.Get] does, as soon as an observation of the pod
 // that began after t has been applied. A listing that shows the pod unchanged or gone is such an
 // observation; a listing that shows a change is applied once the pod has been inspected. It blocks
-// until then, until ctx ends, and then returns the cause of ctx, or until [Cache.Close], and then
-// returns [pleg.ErrStopped].
+// until then. It returns the cause of ctx if ctx ends first, and [pleg.ErrStopped] if [Cache.Close]
+// is called first.
 func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error) {
 	c.mu.Lock()
 	if c.freshness(c.entries[uid]).After(t) {
@@ -125,7 +125,7 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 	c.put(uid, entry{at: at, gone: true})
 }
 
-// Touch notes that the observation of time at found the pod as it is in the cache.
+// Touch notes that the observation of time at equals the pod in the cache.
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,7 +302,8 @@ func (c *Cache) lastAsOf(e *entry) time.Time {
 	return e.lastAsOf
 }
 
-// listed returns the pod as listings show it if that is not inspected yet, or nil.
+// listed returns the pod in the newest listing if that listing does not cover the pod, otherwise
+// nil.
 func (c *Cache) listed(e *entry) *pleg.Pod {
 	if e.err != nil || c.isPending(e) {
 		return e.behind.pod

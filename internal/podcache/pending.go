@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pending returns the pods that wait for an inspection since the last listing or
-// longer, the longest wait first. It does not wait for the runtime.
+// Pending returns the pods that have waited for an inspection since the last listing or an earlier
+// one, the longest wait first. It does not wait for the runtime.
 func (c *Cache) Pending() []cache.Pending {
 	c.mu.Lock()
 	var pending []cache.Pending
@@ -35,7 +35,8 @@ type Waiting struct {
 // MaxFirst is the greatest length of Waiting.First.
 const MaxFirst = 3
 
-// Waiting returns the pods that wait in short, without a look at each. It does not wait for the runtime.
+// Waiting returns a summary of the pods that wait, without a look at each. It does not wait for the
+// runtime.
 func (c *Cache) Waiting() Waiting {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +47,7 @@ func (c *Cache) Waiting() Waiting {
 			w.First = append(w.First, c.pendingOf(c.order[looked].uid, e))
 		}
 	}
-	c.order = c.order[looked-len(w.First):] // those between no longer wait and are not looked at again
+	c.order = c.order[looked-len(w.First):] // the pods between no longer wait and are not looked at again
 	for n, p := range w.First {
 		c.order[n] = wait{p.UID, p.Since}
 	}
@@ -59,7 +60,7 @@ func (c *Cache) Waiting() Waiting {
 	return w
 }
 
-// wait is a pod and since when it is pending.
+// wait is a pod and the time since which it is pending.
 type wait struct {
 	uid   pleg.PodUID
 	since time.Time
@@ -89,7 +90,8 @@ func byWait(a, b cache.Pending) int {
 }
 
 // Uninspected returns the pods whose listed change has not been inspected successfully: their
-// inspection has failed, or they have waited for it since a time or longer. They have no order.
+// inspection has failed, or they have waited for it since a time or an earlier one. They have no
+// order.
 func (c *Cache) Uninspected(since time.Time) []*pleg.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()

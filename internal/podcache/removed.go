@@ -61,7 +61,7 @@ func (c *Cache) noteRemoved(id pleg.ContainerID, note func(*removedStatus)) {
 		r.forgetOldest()
 	}
 	have := r.byID[id]
-	if i := slices.Index(r.oldest, id); i >= 0 { // it ended before, and is removed now
+	if i := slices.Index(r.oldest, id); i >= 0 { // the container ended before, and is removed now
 		r.oldest = slices.Delete(r.oldest, i, i+1)
 	} else if len(r.oldest) >= maxRemoved {
 		r.forgetOldest()

@@ -1,6 +1,7 @@
 package podcache_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	list 3 PODS         a list of all pods; these have changed, and wait for an inspection
 //	synced, close       the first list is committed; Run has returned
 //	newer a3            a call of GetNewerThan begins
+//	give-up a3          the same, with a context that has ended
 //	get a, entry a, list, pending   what is in the cache
 //
 // The test records the content of the cache and the result of each call: the name of a status or of
@@ -75,6 +77,7 @@ var scripts = map[string]struct{ script, want string }{
 	"newer: a touch of an unknown pod":         {"newer a2; touch a2; synced; get a; list 3", "unknown a2:unknown"},
 	"newer: each call has its own time":        {"newer a0; newer a1; newer a2; set a1=x; set a2=y; set a3=z", "a0:x a1:y a2:z"},
 	"newer: the end of Run":                    {"newer a1; newer b1; close; set a2=last; newer a1", "a1:stopped b1:stopped a1:last"},
+	"newer: nor does one that is given up":     {"newer a1; give-up a1; set a2=x", "context canceled a1:x"},
 	"newer: an ended call takes no other away": {"newer a1; newer a3; set a2=x; set a4=y", "a1:x a3:y"},
 
 	"entry: inspected":                       {"set a1=x; entry a", "a=x@1,last=x@1"},
@@ -155,6 +158,10 @@ func (s *script) play(step string) {
 			status, err := s.GetNewerThan(s.t.Context(), uid, n)
 			call <- word + ":" + result(status, err)
 		}()
+	case "give-up":
+		ended, cancel := context.WithCancel(s.t.Context())
+		cancel()
+		s.got = append(s.got, result(s.GetNewerThan(ended, uid, n)))
 	case "get":
 		s.got = append(s.got, result(s.Get(uid)))
 	case "entry":
@@ -261,7 +268,7 @@ func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 		}
 		require("a", nil)
 		a, b := exited("a", 1), exited("b", 2)
-		c.KeepRemoved(a) // it has ended
+		c.KeepRemoved(a) // the container has ended
 		time.Sleep(30 * time.Second)
 		c.KeepRemoved(b)
 		c.KeepRemoved(exited("a", 9)) // the first status counts, and the removal begins the minute
@@ -288,7 +295,7 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 	const flood = 5000
 	for n := range flood {
 		c.KeepRemoved(exited(fmt.Sprint(n), 0))
-		c.NoteRemoved(pleg.ContainerID(fmt.Sprint(n)), true) // it takes no room
+		c.NoteRemoved(pleg.ContainerID(fmt.Sprint(n)), true) // a removal without a status takes no room
 	}
 	kept := 0
 	for n := range flood {

@@ -51,7 +51,7 @@ func Stopped(p *nodestate.Process) bool { return p != nil && (p.State == "T" || 
 // Waits reports whether a thread of the process waits in the kernel (state D), such as for a disk.
 // The first thread of a program with many shows only its own state.
 func Waits(proc fs.FS, pid int) bool {
-	threads, _ := fs.ReadDir(proc, fmt.Sprintf("%d/task", pid)) // none if it has ended
+	threads, _ := fs.ReadDir(proc, fmt.Sprintf("%d/task", pid)) // none if the process has ended
 	for _, t := range threads {
 		stat, _ := fs.ReadFile(proc, path.Join(fmt.Sprint(pid), "task", t.Name(), "stat"))
 		if rest, ok := bytes.CutPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" D")); ok && len(rest) > 0 {

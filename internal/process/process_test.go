@@ -1,16 +1,19 @@
 package process_test
 
 import (
+	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 func TestRead(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	proc := fstest.MapFS{
-		"self/x": file(""), "1/stat": file("1 (containerd) S 0 1"), "2/stat": file("2 (a) b) T 1 1"), "3/stat": file("3 (c) Z 1 1"), "4/stat": file("4 (short"),
+		"self/x": file(""), "1/stat": file("1 (containerd) S 0 1"), "2/stat": file("2 (a) b) T 1 1"), "3/stat": file("3 (c) Z 1 1"), "4/stat": file("4 (short"), "6/stat": file("6 (d) X 1 1"),
 		"1/task/1/stat": file("1 (containerd) S 0"), "1/task/9/stat": file("9 (containerd) D 0"), "2/task/2/stat": file("2 (a) D b) T 1"),
 	}
 	for pid, want := range map[int]struct {
@@ -23,6 +26,7 @@ func TestRead(t *testing.T) {
 		3: {"c", "", 1, false},
 		4: {},
 		5: {},
+		6: {"d", "", 1, false},
 	} {
 		p, parent := process.Read(proc, pid)
 		if p == nil || p.PID != pid || p.Name != want.name || p.State != want.state || parent != want.parent {
@@ -37,5 +41,27 @@ func TestRead(t *testing.T) {
 	}
 	if p, _ := process.Read(fstest.MapFS{}, 1); p != nil {
 		t.Errorf("without /proc: %+v", p)
+	}
+}
+
+func TestWatches(t *testing.T) {
+	for name, test := range map[string]struct {
+		of, line string
+		want     pleg.ContainerID
+		runc     bool
+	}{
+		"a shim":             {"containerd-shim", "/bin/containerd-shim-runc-v2 -namespace k8s.io -id s1 -address /run/s", "s1", true},
+		"another runtime's":  {"containerd-shim", "/bin/containerd-shim-runsc-v1 -id s1", "s1", false},
+		"one that begins":    {"containerd-shim", "/bin/containerd-shim-runc-v2 -id s1 start", "", false},
+		"a conmon":           {"conmon", "/bin/conmon -b /x -c c1", "c1", true},
+		"that of an exec":    {"conmon", "/bin/conmon -b /x -c c1 -e", "", false},
+		"that of a terminal": {"conmon", "/bin/conmon -b /x -c c1 --exec-attach", "", false},
+		"without an id":      {"conmon", "/bin/conmon -c", "", false},
+		"another program":    {"agent", "/bin/agent -id s1 -c c1", "", false},
+	} {
+		proc := fstest.MapFS{"7/cmdline": {Data: []byte(strings.ReplaceAll(test.line, " ", "\x00"))}}
+		if id, runc := process.Watches(proc, &nodestate.Process{PID: 7, Name: test.of}); id != test.want || runc != test.runc {
+			t.Errorf("%s watches %q, runc %t; want %q, %t", name, id, runc, test.want, test.runc)
+		}
 	}
 }

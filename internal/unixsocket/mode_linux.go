@@ -16,7 +16,7 @@ func setMode(path string, mode fs.FileMode) (fs.FileInfo, error) {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), path)
-	defer func() { _ = file.Close() }() // it was only looked at
+	defer func() { _ = file.Close() }() // nothing was written
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err

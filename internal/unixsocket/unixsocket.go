@@ -124,7 +124,7 @@ func check(path string) error {
 		return errors.New("the path of the socket is empty")
 	}
 	if len(path) > maxPath {
-		return fmt.Errorf("the path has %d bytes, but the path of a socket may have %d", len(path), maxPath)
+		return fmt.Errorf("the path has %d bytes, but the path of a socket may have at most %d", len(path), maxPath)
 	}
 	folder, err := os.Stat(filepath.Dir(path))
 	if err == nil && folder.Mode().Perm()&0o002 != 0 && folder.Mode()&fs.ModeSticky == 0 {

@@ -14,7 +14,7 @@ import (
 type Ages struct {
 	mu    sync.Mutex
 	since nodestate.Since
-	// silent is true while lists hang or fail, answering is the time since when they do not.
+	// silent is true while lists hang or fail, answering is the time since which they do not.
 	silent    bool
 	answering time.Time
 	// lists are the lists of the last minute that did not hang, without each list that was shorter
@@ -22,7 +22,7 @@ type Ages struct {
 	lists []ended
 }
 
-// ended is when a list ended and how long it took.
+// ended contains the time at which a list ended, and how long the list took.
 type ended struct {
 	at   time.Time
 	took time.Duration

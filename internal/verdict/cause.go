@@ -40,7 +40,7 @@ const (
 	restart = readLog + "; " + goroutines
 	again   = "restart it (systemctl restart containerd, or crio; containers keep running)"
 
-	// waitsFor is why a client that does not read is a trouble.
+	// waitsFor explains the effect of a client that does not read.
 	waitsFor = ": a runtime that sends it events waits for it, and soon no pod starts"
 
 	goroutines = "if it is containerd, send it SIGUSR1 to log its goroutines; " + again
@@ -65,10 +65,10 @@ var advice = map[Cause]string{
 		"(--maximum-dead-containers, pods that are never deleted)",
 	ListTooLarge:     "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
 	NetworkPlugin:    "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
-	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
+	Disk:             "free space (crictl rmi --prune), find the process that writes (iotop, pidstat -d), look for disk errors (dmesg)",
 	ClientNotReading: "find out why it does not read (ss -xp shows the clients of the runtime's socket), or end it" + waitsFor,
 	DaemonSilent:     "read its log (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and restart it (systemctl restart pleg-pipeline)",
-	NodeSilent:       "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
+	NodeSilent:       "check whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }
 
 // Advice returns what to do about the cause, on a node with containerd or CRI-O.

@@ -17,7 +17,7 @@ import (
 func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	found := make(map[pleg.PodUID]Finding)
 	for _, f := range contradicted(s) {
-		found[f.PodUID] = f.Completed(s.At)
+		found[f.PodUID] = f.advised(s).Completed(s.At)
 	}
 	for _, p := range s.Failed {
 		found[p.UID] = Failed(p, s.At).advised(s)
@@ -25,7 +25,7 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	for _, f := range DefaultLimits.pods(s) {
 		found[f.PodUID] = f.advised(s).Completed(s.At)
 	}
-	many := len(lostEnds(s)) >= manyPods                                   // which is the runtime's trouble
+	many := len(lostEnds(s)) >= manyPods                                   // many lost ends are one trouble of the runtime
 	for _, stuck := range slices.Backward(nodestate.Of(s.Details).Stuck) { // of several, the longest
 		if stuck.Shim != nil || !many {
 			found[stuck.UID] = Stuck(stuck, s.At).Completed(s.At)
@@ -40,7 +40,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 	byPod := make(map[pleg.PodUID]Finding, len(s.Quarantined)+len(s.Overdue))
 	for _, q := range s.Quarantined {
 		f := ofPod(q.Namespace, q.Name, q.UID)
-		f.Cause, f.What, f.Since, f.Attempts, f.NextTry = HungContainer, "hangs", q.Since, q.Hung, q.NextTry
+		f.Cause, f.What, f.Since, f.Attempts, f.NextTry, f.AtLeast = HungContainer, "hangs", q.Since, q.Hung, q.NextTry, l.unwatched(q.Since)
 		byPod[q.UID] = f.in(q.Call)
 	}
 	for _, i := range s.Overdue {
@@ -62,7 +62,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 	})
 }
 
-// maxNamed is the number of pods that a finding names, with the first.
+// maxNamed is the number of pods that a finding names, including the first.
 const maxNamed = 3
 
 // others is the evidence of a finding about several pods: the problems of all but the first.

@@ -9,7 +9,7 @@ import (
 )
 
 var since = prometheus.NewDesc("pleg_verdict_since_seconds",
-	"Unix time since when the verdict has a finding with these labels, or the time of the scrape if all is well.", []string{"level", "cause"}, nil)
+	"Unix time since which the verdict has a finding with these labels; the time of the scrape if all is well.", []string{"level", "cause"}, nil)
 
 // Metric is the verdict on a pipeline with this status, for Prometheus: one series for each severity
 // and cause, so that a trouble that lasts hides no other from an alert.
@@ -21,7 +21,7 @@ func (m Metric) Describe(to chan<- *prometheus.Desc) { to <- since }
 // Collect implements [prometheus.Collector].
 func (m Metric) Collect(to chan<- prometheus.Metric) {
 	s := m()
-	began := make(map[[2]string]time.Time) // of those with the same severity and cause, the first
+	began := make(map[[2]string]time.Time) // of the earliest finding with the severity and cause
 	for _, f := range Of(s).Findings {
 		labels := [2]string{string(f.Severity), string(f.Cause)}
 		if at, ok := began[labels]; !ok || f.Since.Before(at) {

@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// unread finds clients of the runtime that do not read, with one finding. Only a client that is
+// unread returns one finding for all clients of the runtime that do not read. Only a client that is
 // stopped is a problem: any other may read soon.
 func (l Limits) unread(s pleg.Status) []Finding {
 	clients := nodestate.Of(s.Details).Unread

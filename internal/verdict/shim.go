@@ -75,7 +75,7 @@ func (l Limits) stuck(s pleg.Status) (all []Finding) {
 		var of []Finding
 		for _, stuck := range nodestate.Of(s.Details).Stuck {
 			if stuck.Shim == nil && len(all) > 0 && all[0].Cause == EmptyCgroup {
-				continue // it is one of many
+				continue // the pod is one of many
 			}
 			if f := Stuck(stuck, s.At); f.Cause == cause {
 				f.AtLeast = l.unwatched(f.Since)

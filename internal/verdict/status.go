@@ -16,8 +16,8 @@ import (
 // Limits are the ages at which a call that does not return is a warning, and a problem.
 type Limits struct {
 	Warning, Problem time.Duration
-	// Watched is when the caller began to look at the runtime, if that is not long ago: a call that
-	// hangs since then may have hung before.
+	// Watched is the time at which the caller began to look at the runtime, if that is not long
+	// ago: a call that hangs since then may have hung before.
 	Watched time.Time
 }
 
@@ -39,7 +39,7 @@ func (l Limits) Judge(s pleg.Status) Verdict {
 		return New(f, "waiting for the first list of pods")
 	case s.Relist.Pods == 0:
 		return New(f, "the node is healthy, it has no pods")
-	case s.Waiting >= s.Relist.Pods: // none has answered yet
+	case s.Waiting >= s.Relist.Pods: // no pod has answered yet
 		return New(f, "waiting for the statuses of all pods")
 	case s.Relist.Pods == 1:
 		return New(f, "the node is healthy, its pod answers")
@@ -60,7 +60,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	}
 	if !s.Healthy && s.Err != nil && !s.Relist.Success.IsZero() && !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) {
 		all = append(all, Finding{
-			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: nodestate.Of(s.Details).Since.Unhealthy, Detail: ": " + Plain(s.Err),
+			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: nodestate.Of(s.Details).Since.Unhealthy, AtLeast: l.unwatched(nodestate.Of(s.Details).Since.Unhealthy), Detail: ": " + Plain(s.Err),
 		}.advised(s).Completed(s.At))
 	}
 	if s.Degraded != nil {
@@ -138,6 +138,7 @@ func (l Limits) failures(s pleg.Status) []Finding {
 	of := make([]Finding, len(s.Failed))
 	for n, p := range s.Failed {
 		of[n] = Failed(p, s.At)
+		of[n].AtLeast = l.unwatched(p.Since)
 	}
 	first := of[0].and(len(of) - 1)
 	first.Severity = l.severity(s.At.Sub(first.Since))
@@ -160,7 +161,9 @@ func (l Limits) contradictions(s pleg.Status) []Finding {
 	if len(all) == 0 {
 		return nil
 	}
-	return []Finding{all[0].and(len(all) - 1)}
+	first := all[0].and(len(all) - 1)
+	first.AtLeast = l.unwatched(first.Since)
+	return []Finding{first}
 }
 
 // contradicted returns a finding for each of these pods, the longest first.
@@ -226,7 +229,7 @@ func (l Limits) slow(s pleg.Status) []Finding {
 func Failed(p pleg.Failed, now time.Time) Finding {
 	f := ofPod(p.Namespace, p.Name, p.UID)
 	text := Plain(p.Err)
-	if _, rest, ok := strings.Cut(text, "("+string(p.UID)+"): "); ok { // it begins with the pod
+	if _, rest, ok := strings.Cut(text, "("+string(p.UID)+"): "); ok { // the text begins with the pod
 		text = rest
 	}
 	f.Cause, f.What, f.Since, f.Detail = RuntimeFails, "cannot be inspected", p.Since, ": "+text
@@ -242,7 +245,7 @@ func ofPod(namespace, name string, uid pleg.PodUID) Finding {
 	return f
 }
 
-// and returns the finding with the number of other pods with it.
+// and returns the finding with the number of other pods that have the same problem.
 func (f Finding) and(more int) Finding {
 	f.Pods = 1 + more
 	if more > 0 {

@@ -59,13 +59,13 @@ type Finding struct {
 	What    string `json:"what,omitempty"`
 	Detail  string `json:"detail,omitempty"`
 	Rest    string `json:"rest,omitempty"`
-	// Since is when the trouble began: the start of the first attempt. Missing if that is not
-	// known. AtLeast is true if nobody watched before, so that the trouble may be older. Attempts
-	// is the number of attempts since then; 0 if they are not counted.
+	// Since is the time at which the trouble began: the start of the first attempt. Missing if that
+	// is not known. AtLeast is true if nobody watched before, so that the trouble may be older.
+	// Attempts is the number of attempts since then; 0 if they are not counted.
 	Since    time.Time `json:"since,omitzero"`
 	AtLeast  bool      `json:"atLeast,omitempty"`
 	Attempts int       `json:"attempts,omitempty"`
-	// NextTry is when the next attempt begins, if none is running.
+	// NextTry is the time at which the next attempt begins, if none is running.
 	NextTry time.Time `json:"nextTry,omitzero"`
 
 	// The pod, the container and the call; each empty if not known. Pods is the number of pods
@@ -171,8 +171,8 @@ func (f Finding) Completed(now time.Time) Finding {
 	return f
 }
 
-// age says since when and how often something was tried, such as "since 17:36 (6m, 9
-// attempts)"; "" if that is not known.
+// age describes the beginning and the number of attempts, such as "since 17:36 (6m, 9 attempts)";
+// "" if the beginning is not known.
 func (f *Finding) age(now time.Time) string {
 	switch past := now.Sub(f.Since); {
 	case f.Since.IsZero():

@@ -110,6 +110,10 @@ func TestOf(t *testing.T) {
 		"lists fail": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
 		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "journalctl"},
+		"lists fail, and the runtime runs": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "S"} })
+		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "if it names a pod, remove that pod"},
 		"lists fail, with a long period": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Period = ago(22*time.Second), 5, errBroken, 5*time.Second
 		}, "PROBLEM: the list of all pods fails since 11:59 (22s, 5 attempts): broken", "journalctl"},
@@ -123,13 +127,17 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false)} },
 			"WARNING: shop/web-0 is slow since 11:59 (4.0s) in ContainerStatus of nginx; the other 109 pods answer", "volumes",
 		},
+		"an inspection takes three seconds": {
+			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 3*time.Second, false)} },
+			"WARNING: shop/web-0 is slow since 11:59 (3.0s) in ContainerStatus of nginx; the other 109 pods answer", "volumes",
+		},
 		"an inspection hangs": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, true)} },
 			"PROBLEM: shop/web-0 hangs since 11:59 (4.0s) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
 		"an inspection hangs again": {func(s *pleg.Status) {
 			before := quarantined("web-0", 24*time.Minute, 8)
-			before.Call = &pleg.Call{Method: "PodSandboxStatus"} // of the attempt before
+			before.Call = &pleg.Call{Method: "PodSandboxStatus"} // of the previous attempt
 			s.Overdue, s.Quarantined = []pleg.Inspection{overdue("web-0", 4*time.Second, true)}, []pleg.Quarantined{before}
 		}, "PROBLEM: shop/web-0 hangs since 11:36 (24m, 9 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim"},
 		"a pod waits in quarantine": {
@@ -179,6 +187,19 @@ func TestOf(t *testing.T) {
 				})
 			},
 			"PROBLEM: shop/web-0 has a container without a process since 11:59 (60s): nginx has ended, and the runtime calls it running", "delete the pod, or stop the container (crictl -t 1m stop c1",
+		},
+		"two containers of a pod differ": {
+			func(s *pleg.Status) {
+				s.Contradictions = append(contradictions(59*time.Second), contradictions(time.Second*30)...)
+			},
+			"WARNING: shop/web-0 differs in lists and statuses since 11:59 (59s): container nginx is running in the lists and is missing in its status", "crictl inspect",
+		},
+		"a sandbox differs": {
+			func(s *pleg.Status) {
+				s.Contradictions = contradictions(time.Minute)
+				s.Contradictions[0].Sandbox, s.Contradictions[0].Missing, s.Contradictions[0].Status = true, false, pleg.StateExited
+			},
+			"PROBLEM: shop/web-0 differs in lists and statuses since 11:59 (60s): its sandbox is running in the lists and is exited in its status", "crictl inspect",
 		},
 		"two ends": {
 			func(s *pleg.Status) {
@@ -293,7 +314,7 @@ func TestOf(t *testing.T) {
 		"everything is very slow": {func(s *pleg.Status) {
 			s.InspectionTook, s.Relist.Took = 20*time.Second, 6*time.Second
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
-			for n := range 8 { // they end
+			for n := range 8 { // these inspections end
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
 			}
 		}, "WARNING: the runtime is slow since 11:00 (60m): the list of all pods takes up to 6.0s; half of the inspections take 20s or longer", "CPU and disk"},
@@ -329,6 +350,10 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: the node is not healthy since 11:59 (60s): no inspection has succeeded for 4m0s", "SIGUSR1",
 		},
+		"unhealthy, and a pod is slow": {func(s *pleg.Status) {
+			s.Healthy, s.Err, s.Overdue = false, errors.New("no inspection has succeeded for 4m0s"), []pleg.Inspection{overdue("web-0", 4*time.Second, false)}
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Unhealthy = ago(time.Minute) })
+		}, "PROBLEM: the node is not healthy since 11:59 (60s): no inspection has succeeded for 4m0s", "SIGUSR1"},
 		"a list and a pod hang": {func(s *pleg.Status) {
 			s.Relist.Started, s.Quarantined = ago(time.Minute), []pleg.Quarantined{quarantined("web-0", time.Hour, 2)}
 		}, "PROBLEM: the runtime hangs since 11:59 (60s)", "SIGUSR1"},
@@ -385,8 +410,19 @@ func TestPods(t *testing.T) {
 	if got, want := f.Complaint(noon), ", next try in 9.0s"; !strings.HasSuffix(got, want) {
 		t.Errorf("the complaint is %q, want %q at its end", got, want)
 	}
+	differs := pleg.Status{At: noon, Contradictions: contradictions(time.Minute)} // without a CRI runtime
+	if f := verdict.Pods(differs)["u"]; !strings.Contains(f.Advice, "ListPods and PodStatus") {
+		t.Errorf("the advice about a pod that differs is %q", f.Advice)
+	}
+	if got := f.Complaint(f.NextTry.Add(time.Second)); !strings.HasSuffix(got, ", next try in 0ms") {
+		t.Errorf("the complaint about a pod whose try is due is %q", got)
+	}
 	if len(verdict.Pods(s)) != 4 {
 		t.Errorf("%d findings, want a finding for each pod", len(verdict.Pods(s)))
+	}
+	nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(time.Minute)) })
+	if f, is := verdict.Pods(s)["web-1"]; is {
+		t.Errorf("one of many containers without a process: %+v, want no finding of the pod", f)
 	}
 }
 
@@ -430,16 +466,49 @@ func TestFindings(t *testing.T) {
 	if all := verdict.DefaultLimits.Findings(s); len(all) != 1 || all[0].Cause != verdict.RuntimeFails || all[0].AtLeast {
 		t.Errorf("findings %+v, want only the failing lists", all)
 	}
-	for watched, atLeast := range map[time.Duration]bool{9 * time.Second: false, 10 * time.Second: true, time.Minute: true} {
-		limits := verdict.DefaultLimits
-		limits.Watched = ago(watched)
-		all := limits.Findings(s)
-		if len(all) != 1 || all[0].AtLeast != atLeast {
-			t.Errorf("watched for %v: %+v, want at least: %v", watched, all, atLeast)
-		}
-		v := verdict.New(all, "")
-		if text := v.Lasting(); strings.Contains(text, " since ") == atLeast {
-			t.Errorf("watched for %v: the lasting text is %q, want a time unless it is older: %v", watched, text, atLeast)
+	of := func(change func(*pleg.Status)) pleg.Status {
+		s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: noon, Period: time.Second, Pods: 9}}
+		change(&s)
+		return s
+	}
+	for name, s := range map[string]pleg.Status{
+		"lists fail":    s,
+		"a pod is slow": of(func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 10*time.Second, false)} }),
+		"a pod hangs":   of(func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 10*time.Second, 2)} }),
+		"a pod fails": of(func(s *pleg.Status) {
+			s.Failed = []pleg.Failed{{UID: "u", Since: ago(10 * time.Second), Err: errBroken}}
+		}),
+		"a pod differs": of(func(s *pleg.Status) { s.Contradictions = contradictions(10 * time.Second) }),
+		"it is degraded": of(func(s *pleg.Status) {
+			s.Degraded = errBroken
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Degraded = ago(10 * time.Second) })
+		}),
+		"it is unhealthy": of(func(s *pleg.Status) {
+			s.Healthy, s.Err = false, errBroken
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Unhealthy = ago(10 * time.Second) })
+		}),
+		"a shim is stopped": of(func(s *pleg.Status) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(10 * time.Second))[:1] })
+		}),
+		"a client does not read": of(func(s *pleg.Status) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: ago(10 * time.Second)}} })
+		}),
+		"a disk is full": of(func(s *pleg.Status) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Disk = &nodestate.Disk{Since: ago(10 * time.Second)} })
+		}),
+		"another trouble": of(func(s *pleg.Status) { s.Troubles = []pleg.Trouble{{What: "is wrong", Since: ago(10 * time.Second)}} }),
+	} {
+		for watched, atLeast := range map[time.Duration]bool{9 * time.Second: false, 10 * time.Second: true, time.Minute: true} {
+			limits := verdict.DefaultLimits
+			limits.Watched = ago(watched)
+			all := limits.Findings(s)
+			if len(all) != 1 || all[0].AtLeast != atLeast {
+				t.Errorf("%s, watched for %v: %+v, want at least: %v", name, watched, all, atLeast)
+			}
+			v := verdict.New(all, "")
+			if text := v.Lasting(); strings.Contains(text, " since ") == atLeast {
+				t.Errorf("%s, watched for %v: the lasting text is %q, want a time unless it is older: %v", name, watched, text, atLeast)
+			}
 		}
 	}
 }
@@ -452,8 +521,11 @@ func contradictions(age time.Duration) []pleg.Contradiction {
 
 // lostEnds are containers of many pods that have ended.
 func lostEnds(since time.Time) (all []nodestate.Stuck) {
-	for n := range 24 {
+	for n := range 24 { // the longest first
 		name := fmt.Sprint("web-", n)
+		if n == 1 {
+			since = ago(time.Second)
+		}
 		all = append(all, nodestate.Stuck{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: since, Container: "nginx", ID: "c"})
 	}
 	return all
@@ -466,12 +538,15 @@ func TestMetricHasTheFirstOfACause(t *testing.T) {
 		return pleg.Trouble{Cause: "clock", Subject: subject, What: "is wrong", Since: ago(age), Problem: problem}
 	}
 	old, recent, problem := trouble("a", time.Hour, false), trouble("b", time.Minute, false), trouble("c", time.Second, true)
+	unknown := old
+	unknown.Since = time.Time{}
 	for name, tc := range map[string]struct {
 		troubles         []pleg.Trouble
 		warning, problem time.Time
 	}{
 		"the first is told first":     {[]pleg.Trouble{old, recent}, old.Since, time.Time{}},
 		"the first is told last":      {[]pleg.Trouble{recent, old}, old.Since, time.Time{}},
+		"its beginning is not known":  {[]pleg.Trouble{unknown}, noon, time.Time{}},
 		"another severity is another": {[]pleg.Trouble{problem, recent, old}, old.Since, problem.Since},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func Watch(ctx context.Context, status func() pleg.Status, log *slog.Logger) err
 	}
 }
 
-// trouble is a cause and the pod that a finding begins with, if it is of pods.
+// trouble is a cause and the first pod of the finding, if the finding is about pods.
 type trouble struct {
 	cause Cause
 	pod   pleg.PodUID
@@ -40,8 +40,8 @@ type trouble struct {
 // mostLogged is the number of pods of one trouble that are logged.
 const mostLogged = 10
 
-// ofEachPod returns the findings. A finding about several pods is followed by one for each of the
-// others.
+// ofEachPod returns the findings. A finding about several pods is followed by one finding for each
+// of its other pods.
 func ofEachPod(s pleg.Status) (all []Finding) {
 	pods := slices.SortedFunc(maps.Values(Pods(s)), func(a, b Finding) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) })
 	for _, f := range Of(s).Findings {

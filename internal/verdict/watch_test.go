@@ -3,6 +3,7 @@ package verdict_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -84,6 +85,58 @@ func TestSlowListsAreOneTrouble(t *testing.T) {
 		if s.Relist.Longest != test.longest || !nodestate.Of(s.Details).Since.Slow.Equal(since) {
 			t.Errorf("second %d: the longest list took %v, slow since %v; want %v, %v", test.second, s.Relist.Longest, nodestate.Of(s.Details).Since.Slow, test.longest, since)
 		}
+	}
+	var after pleg.Status
+	for _, second := range []int{200, 259, 260} { // no other list ends before the last of them
+		after = pleg.Status{At: noon.Add(time.Duration(second) * time.Second), Healthy: true}
+		after.Relist = pleg.RelistStatus{Period: time.Minute, Success: noon.Add(196 * time.Second), Took: 4 * time.Second}
+		if second == 260 {
+			after.Relist.Success, after.Relist.Took = after.At.Add(-time.Second), time.Second
+		}
+		ages.Complete(&after)
+	}
+	if after.Relist.Longest != time.Second {
+		t.Errorf("a minute after the end of a slow list: the longest took %v, want that of the last", after.Relist.Longest)
+	}
+}
+
+// TestAnsweringAgain requires after each outage of lists a second in which inspections do not count.
+func TestAnsweringAgain(t *testing.T) {
+	var ages verdict.Ages
+	for second, want := range []int{0, 0, 0, 4, 4, 4, 4, 8, 8} {
+		s := pleg.Status{At: noon.Add(time.Duration(second) * time.Second), Relist: pleg.RelistStatus{Period: time.Second}}
+		if second == 2 || second == 5 || second == 6 {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = s.At.Add(-time.Second), 1, errRefused
+		}
+		got := ages.Answering(s)
+		if since := noon.Add(time.Duration(want) * time.Second); want == 0 && !got.IsZero() || want > 0 && !got.Equal(since) {
+			t.Errorf("second %d: answering since %v, want second %d", second, got, want)
+		}
+	}
+}
+
+// TestWatchLogsFewPods watches pods of one trouble: ten of them are logged, and none that has it only now.
+func TestWatchLogsFewPods(t *testing.T) {
+	for name, test := range map[string]struct{ long, now, logged int }{"many": {12, 0, 10}, "one of them now": {2, 1, 2}} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			var logged kit.Log
+			began := time.Now().Add(-time.Minute)
+			status := func() pleg.Status {
+				s := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 99}}
+				for n := range test.long + test.now {
+					f := pleg.Failed{UID: pleg.PodUID(fmt.Sprint("u", n)), Namespace: "shop", Name: fmt.Sprint("web-", n), Since: began, Err: errBroken}
+					if n >= test.long {
+						f.Since = s.At.Add(-time.Second)
+					}
+					s.Failed = append(s.Failed, f)
+				}
+				return s
+			}
+			kit.Run(t, func(ctx context.Context) error { return verdict.Watch(ctx, status, logged.Logger()) })
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			logged.RequireLines(t, test.logged, "trouble")
+		})
 	}
 }
 
@@ -185,7 +238,8 @@ func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	inspect("b", 2*time.Second, 0)
 	inspect("cde", 2*time.Second, 2*time.Second)
 	inspect("fgh", 10*time.Millisecond, 2*time.Second)
-	inspect("ij", 10*time.Millisecond, 10*time.Millisecond)
+	inspect("i", 10*time.Millisecond, 2*time.Second) // half of them
+	inspect("j", 10*time.Millisecond, 10*time.Millisecond)
 	now = now.Add(time.Minute)
 	inspect("", 0, 0)
 	inspect("k", 2*time.Second, 0) // the events before are too old

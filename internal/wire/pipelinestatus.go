@@ -181,7 +181,8 @@ func toDegraded(text string) error {
 	return toError(text)
 }
 
-// known stands for an error of another process that wraps an error of package pleg, with its text.
+// known represents an error of another process that wraps an error of package pleg; it has the text
+// of that error.
 type known struct {
 	error
 	is error

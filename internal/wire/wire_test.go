@@ -113,6 +113,11 @@ func TestEveryFieldIsKept(t *testing.T) {
 	now := filled[pleg.Status](t)
 	now.Version, now.Details = "", filled[nodestate.State](t) // the version is beside the status
 	requireKept(t, now, wire.FromPipelineStatus, wire.ToPipelineStatus)
+	for field := range reflect.TypeFor[nodestate.State]().NumField() { // alone
+		var part nodestate.State
+		fillWith(t, reflect.ValueOf(&part).Elem().Field(field), "text")
+		requireKept(t, pleg.Status{Details: part}, wire.FromPipelineStatus, wire.ToPipelineStatus)
+	}
 	requireKept(t, pleg.Status{}, wire.FromPipelineStatus, wire.ToPipelineStatus)
 	requireKept(t, &pleg.Pod{ // as in a list
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
@@ -127,7 +132,7 @@ func TestOptionsKeepEveryField(t *testing.T) {
 	want := filled[pleg.SubscribeOptions](t)
 	want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
 	after := want
-	want.After, after.Since = pleg.Position{}, time.Time{} // they exclude each other
+	want.After, after.Since = pleg.Position{}, time.Time{} // After and Since exclude each other
 	for _, want := range []pleg.SubscribeOptions{want, after} {
 		r, err := wire.FromOptions(want)
 		kit.Must(t, err)
@@ -137,7 +142,7 @@ func TestOptionsKeepEveryField(t *testing.T) {
 	}
 }
 
-// A missing or unknown value stays so.
+// A missing or unknown value stays missing or unknown.
 func TestAbsentValues(t *testing.T) {
 	if wire.ToStatus(wire.FromStatus(nil)) != nil || wire.FromPod(nil) != nil || wire.ToPod(nil) != nil {
 		t.Error("no pod became one")
@@ -186,6 +191,9 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	}
 	var status pleg.PodStatus
 	fillWith(t, reflect.ValueOf(&status).Elem(), said)
+	for n := range 20 { // most entries are valid
+		status.Containers[0].Labels[fmt.Sprint("key-", n)] = "text"
+	}
 	m := sent(t, wire.FromStatus(&status))
 	c, sandbox := m.GetContainers()[0], m.GetSandboxes()[0]
 	for _, got := range []string{m.GetUid(), m.GetIps()[0], c.GetMessage(), c.GetLabels()["key"], sandbox.GetIps()[0], sandbox.GetAnnotations()["key"]} {

@@ -22,7 +22,7 @@ type node struct {
 
 	cri.RuntimeServiceServer // of runtime
 	runtime                  *simruntime.Runtime
-	next                     int // the container that is replaced next; an update guards it
+	next                     int // the container that is replaced next; only an update uses it
 }
 
 // portion is the greatest number of items in a streamed response. containerd's 5000 of these do not
@@ -95,7 +95,7 @@ func (n *node) change() {
 			if _, err := s.RestartContainer(pod.Containers[len(pod.Containers)-1].ID); err != nil { // the oldest
 				panic(err)
 			}
-			_ = s.PruneDead(pod.UID) // it is there
+			_ = s.PruneDead(pod.UID) // the pod exists
 			n.next++
 		}
 	})
@@ -104,7 +104,7 @@ func (n *node) change() {
 // ListPodSandbox implements the CRI. It begins each relist.
 func (n *node) ListPodSandbox(ctx context.Context, _ *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	n.change()
-	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{}} // all are; with a filter the answer consists of messages
+	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{}} // all are ready; without a filter, bytes come
 	resp, err := n.RuntimeServiceServer.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
 	for i, s := range resp.GetItems() {
 		if n.projection {

@@ -27,7 +27,7 @@ type Cache interface {
 	// Observe notes a listing that covers every pod except the pending pods. The slice is only
 	// lent, the pods may be kept.
 	Observe(at time.Time, pending []*pleg.Pod)
-	// Touch notes an answer that found the pod as it is in the cache.
+	// Touch notes an answer that equals the pod in the cache.
 	Touch(uid pleg.PodUID, at time.Time)
 }
 

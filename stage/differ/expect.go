@@ -12,7 +12,7 @@ import (
 // After mostWait the lists of all pods are enough.
 type expectations struct {
 	waits map[one]*expectation
-	// next is when the first wait ends, or earlier; zero if there is none.
+	// next is the time at which the first wait ends, or earlier; zero if there is none.
 	next time.Time
 	// sandboxes is set once an event has announced the creation or the removal of a sandbox: CRI-O
 	// announces neither.
@@ -70,7 +70,7 @@ func (e *expectations) hear(h pleg.Hint, now time.Time) {
 }
 
 // answered notes the expectations that follow from an answer while the event stream is up. A pod
-// that had ended in the answer before, such as that of a job, may stay for days.
+// that had ended in the previous answer, such as the pod of a job, may stay for days.
 func (e *expectations) answered(rec *record, now time.Time) {
 	of := one{pod: rec.uid}
 	switch {

@@ -39,7 +39,7 @@ var smallWorlds = map[string]struct {
 func TestSmallWorldsCopyAll(t *testing.T) {
 	fields.Require(t, machine{}, "records absent early queue quarantines doubts backlog lives",
 		"moved found taken",     // for the report of waiting pods, see survivors_test.go
-		"streamUp expectations", // they only cause lists
+		"streamUp expectations", // expectations only cause lists
 		"now do")                // of a step in progress
 	fields.Require(t, record{}, "phase old current asked named found unseen next sent need held replaced urgent asksEnd until owes listed",
 		"uid") // the same in all
@@ -185,12 +185,12 @@ func (w *world) clone() *world {
 	m.backlog.open = slices.Clone(m.backlog.open)
 	m.lives.told = maps.Clone(m.lives.told)
 	m.lives.removed = removed{maps.Clone(m.lives.removed.last), maps.Clone(m.lives.removed.before)}
-	m.expectations = expectations{waits: make(map[one]*expectation)} // they only cause lists
+	m.expectations = expectations{waits: make(map[one]*expectation)} // expectations only cause lists
 	return &c
 }
 
 // encoder writes a world so that two worlds that behave alike are equal. Only the order of ticks counts.
-// For most ticks only their order relative to the begin of each list in progress counts.
+// For most ticks only their order relative to the beginning of each list in progress counts.
 type encoder struct {
 	w      *world
 	out    []byte
@@ -218,7 +218,7 @@ func (e *encoder) tick(ticks ...uint64) {
 	}
 }
 
-// after writes whether a tick comes after the begin of each list in progress.
+// after writes whether a tick comes after the beginning of each list in progress.
 func (e *encoder) after(tick uint64) {
 	for _, a := range e.w.asked {
 		e.bool(a.began > 0 && tick > a.began)

@@ -65,7 +65,7 @@ type life struct {
 
 // view is the knowledge of a pod when an answer came.
 type view struct {
-	// old is the reported pod, shown the pod in the answer before.
+	// old is the reported pod, shown the pod in the previous answer.
 	old, shown *pleg.Pod
 	// sent is the pod that is being inspected; nil if none is.
 	sent *pleg.Pod
@@ -73,8 +73,9 @@ type view struct {
 	waits bool
 }
 
-// answered takes the next answer about a pod, which began at then. It may lack containers that the
-// answer before showed, or that only events announced. These are kept until they are reported.
+// answered takes the next answer about a pod, which began at that tick. It may lack containers that
+// the previous answer showed, or that only events announced. These are kept until they are
+// reported.
 func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
 	if v.waits && v.shown != next && v.shown != v.sent {
 		l.overlooked(u, v, next)
@@ -90,7 +91,7 @@ func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
 }
 
 // overlooked adds the containers that an answer showed running or exited, if neither the log nor the
-// inspection contains that, and the next answer does not show it.
+// inspection contains this state, and the next answer does not show it.
 func (l *lives) overlooked(u *unseen, v view, next *pleg.Pod) {
 	each(v.shown, func(c *pleg.Container, sandbox bool) {
 		if kindOf(c.State) < running || max(kindIn(v.old, c.ID), kindIn(v.sent, c.ID), kindIn(next, c.ID)) >= running {

@@ -18,8 +18,9 @@ type machine struct {
 	early []observation
 
 	queue []*record // pods that wait for an inspector
-	moved time.Time // when a change was last accepted, or ended
-	// found is when the last pod of the queue was found, taken when a change was last accepted.
+	moved time.Time // the time at which a change was last accepted, or ended
+	// found is the time at which the last pod of the queue was found, taken when a change was last
+	// accepted.
 	found, taken time.Time
 	quarantines  quarantines
 	doubts       doubts
@@ -54,7 +55,7 @@ type effects struct {
 	// quarantined and released are for the log, foundByAll, foundByOne and lost for the counters.
 	quarantined, released        [][]any
 	foundByAll, foundByOne, lost int
-	// touch are pods that an answer found as they are in the cache, observe is a listing that
+	// touch are pods whose answer equals the cache, observe is a listing that
 	// covers all pods except the pending ones.
 	touch   []touch
 	observe time.Time // unless zero
@@ -88,7 +89,8 @@ func (m *machine) step(in input, now time.Time) effects {
 const patience = 500 * time.Millisecond
 
 // next returns the changes that the inspector may accept now: of a pod in the queue, and of one that is in
-// quarantine or in doubt. again is when the result changes if no input comes. It changes nothing.
+// quarantine or in doubt. again is the time at which the result changes if no input comes. It changes
+// nothing.
 func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
 	retry, again = m.quarantines.next(len(m.queue) > 0, now)
 	if retry == nil && len(m.queue) == 0 {

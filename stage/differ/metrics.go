@@ -19,7 +19,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		quarantined: s.Gauge("pleg_quarantined_pods", "Pods whose last inspection hung; their retries wait."),
 		foundByAll:  found.WithLabelValues("all"),
 		foundByOne:  found.WithLabelValues("pod"),
-		lost:        s.Counter("pleg_skipped_events_total", "Containers that came and went and that no subscriber learns of, because too many of their pod waited."),
+		lost:        s.Counter("pleg_skipped_events_total", "Containers that came and went unreported, because too many of their pod waited to be reported."),
 	}
 	return m, s.Register()
 }

@@ -15,7 +15,7 @@ const (
 	changed
 	running
 	exited
-	never // of the first listing's state: an end that no list can show
+	never // a removal, which the first listing cannot show
 )
 
 func kindOf(s pleg.State) kind {

@@ -34,7 +34,8 @@ type quarantines struct {
 type quarantine struct {
 	pleg.Quarantined
 	rec *record
-	// tried is when the last inspection ended; late is set if it failed late and did not hang.
+	// tried is the time at which the last inspection ended; late is set if it failed late and did
+	// not hang.
 	tried time.Time
 	late  bool
 }
@@ -135,9 +136,9 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 }
 
 // timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be tried
-// within the longest wait, however many there are. One retry at a time may take longer (with a single
-// slot, one in each longest wait, for the time that the others leave): otherwise no retry would ever
-// end on a runtime that was stuck and is now slow.
+// within the longest wait, however many pods there are. One retry at a time may take longer (with a
+// single slot, one in each longest wait, for the time that the others leave): otherwise no retry
+// would ever end on a runtime that was stuck and is now slow.
 func (q *quarantines) timeout(h *quarantine, now time.Time) time.Duration {
 	if h.late {
 		return 0

@@ -24,7 +24,7 @@ const (
 	settled    phase = iota // the log contains the newest answer
 	queued                  // next waits for a slot
 	inspecting              // sent is at the inspector
-	failed                  // its inspection failed; if it is held, next is its retry after the next answer
+	failed                  // the inspection failed; if the pod is held, next is its retry after the next answer
 	leaving                 // the pod is gone, sent is at the inspector
 )
 
@@ -33,7 +33,7 @@ type need uint8
 
 const (
 	none  need = iota
-	again      // its last inspection failed
+	again      // the last inspection failed
 	fresh      // a request: every status is fetched
 )
 
@@ -53,7 +53,7 @@ type record struct {
 	named *pleg.Pod
 	// found is the pod in the first listing, until its first change is committed.
 	found *pleg.Pod
-	// listed is when the last listing began that showed the pod.
+	// listed is the tick at which the last listing began that showed the pod.
 	listed uint64
 	unseen unseen
 
@@ -68,13 +68,13 @@ type record struct {
 	// that is replaced at each list gets no status.
 	replaced bool
 	// urgent is set by a request until the next inspection: in quarantine, it does not wait for
-	// other pods. asksEnd is when a request last asked for the end of an inspection.
+	// other pods. asksEnd is the time at which a request last asked for the end of an inspection.
 	urgent  bool
 	asksEnd time.Time
 
 	// until is the newest answer that is settled.
 	until stage.Asked
-	// owes is when the first listing began that waits for this pod; 0 if none does.
+	// owes is the tick at which the first listing began that waits for this pod; 0 if none does.
 	owes uint64
 }
 
@@ -93,7 +93,7 @@ type todo struct {
 	relist  bool          // the pod is to be listed again
 	found   bool          // the answer shows a change
 	enqueue bool          // next waits for a slot
-	dequeue bool          // it no longer waits
+	dequeue bool          // the pod no longer waits for a slot
 	cancel  bool          // nobody waits for the inspection
 	release bool          // out of quarantine
 	touch   bool          // the cache contains the newest answer
@@ -102,7 +102,7 @@ type todo struct {
 
 // answered takes an answer about the pod. It counts if it began after the newest known answer had
 // arrived. Otherwise the pod is listed again, unless an answer that began later is known. listing
-// is when the newest listing began.
+// is the tick at which the newest listing began.
 func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *lives) todo {
 	if asked.Began < r.asked.Answered {
 		r.named = cmp.Or(r.named, pod)
@@ -126,7 +126,7 @@ func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *l
 	return do
 }
 
-// renew makes the waiting change lead to the newest answer, which equals the one before.
+// renew makes the waiting change lead to the newest answer, which equals the previous answer.
 func (r *record) renew() {
 	r.next.Pod, r.next.Last, r.next.At = r.current, r.named, r.asked.At
 	for i := range r.next.Events {
@@ -151,12 +151,12 @@ func (r *record) accepted(c *stage.Change) {
 }
 
 // ended takes the end of the change at the inspector, and compares the pod with the newest answer.
-// If the inspection failed, the record stays where it was: the next answer finds the change again,
-// or the retry of a pod that hangs. If the pod is gone, nobody waits for another inspection.
+// If the inspection failed, the record stays where it was: the next answer, or the retry of a pod
+// that hangs, finds the change again. If the pod is gone, nobody waits for another inspection.
 func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 	switch how {
 	case stage.Hangs:
-		r.owes = 0 // nobody waits for it
+		r.owes = 0 // nobody waits for a hung inspection
 		return todo{}
 	case stage.Committed, stage.Contradicted:
 		l.committed(&r.unseen, r.uid, r.old, r.sent.pod, r.sent.passed)
@@ -239,7 +239,7 @@ func (r *record) consider(listing uint64, l *lives) (do todo) {
 	switch {
 	case c == nil: // only the order differs, or nothing was reported of it
 		r.settle()
-	case r.held: // nobody waits for it
+	case r.held: // nobody waits for a retry
 		c.Retry = true
 	default:
 		r.phase = queued

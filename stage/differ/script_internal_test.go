@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	list WORDS           a list of all pods that shows the pod; "-" shows it gone
 //	all< WORDS, all>     such a list begins, and is answered
 //	one< WORDS, one>     the same of a list of the pod alone
-//	event ID=STATE       a CRI event; removed is a state too
+//	event ID=STATE       a CRI event; states are also removed, and ended and unstarted, with a final status
+//	down, up             the event stream is down when the next lists begin, and up again
 //	inspect, retry       the inspector accepts what it may; "none" if there is nothing
 //	ok, fail, hang, late how that inspection ends; hangs: it hangs, and has not ended
 //	contradicts          it succeeded, and its status contradicts the list
@@ -54,6 +55,10 @@ var scripts = map[string]struct{ script, want string }{
 	"a change that is undone before its inspection is none": {
 		"list a=running; inspect; ok; list a=exited; list a=running; inspect",
 		"pending inspect Started(a) mark pending covered mark none",
+	},
+	"a container that runs again after its end": {
+		"list a=exited; inspect; ok; list a=running; inspect; ok; list a=exited; inspect; ok",
+		"pending inspect Ran(a) Died(a) mark pending inspect Changed(a) mark pending inspect Changed(a) mark",
 	},
 	"what is listed meanwhile is inspected next": {
 		"list a=running; inspect; list a=exited; ok; inspect; ok",
@@ -92,6 +97,10 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; list b=running; superseded; inspect; list c=running; ok; inspect; ok",
 		"pending inspect cancel pending inspect pending Started(a) Died(a) Removed(a) Started(b) mark inspect Died(b) Removed(b) Started(c) mark",
 	},
+	"once it has one, it is replaced at once again": {
+		"list a=running; inspect; list b=running; superseded; inspect; ok; list c=running; inspect; list d=running",
+		"pending inspect cancel pending inspect Started(a) Died(a) Removed(a) Started(b) mark pending inspect cancel pending",
+	},
 	"a reinspection waits for the next list": {
 		"list a=running; inspect; ok; reinspect; inspect; list a=running; inspect; ok; list a=running",
 		"pending inspect Started(a) mark soon none pending reinspect PodSync mark covered mark",
@@ -102,6 +111,14 @@ var scripts = map[string]struct{ script, want string }{
 	"a request during an inspection counts": {
 		"list a=running; inspect; reinspect; ok; inspect; list a=running; inspect; ok",
 		"pending inspect soon cancel Started(a) mark none pending reinspect PodSync mark",
+	},
+	"a reinspection that fails is still one": {
+		"list a=running; inspect; ok; reinspect; list a=running; inspect; fail; list a=running; inspect; ok",
+		"pending inspect Started(a) mark soon pending reinspect soon mark pending reinspect PodSync mark",
+	},
+	"a reinspection of a pod that is replaced meanwhile is still one": {
+		"list a=running; inspect; ok; reinspect; list a=running; inspect; list b=running; superseded; inspect; ok",
+		"pending inspect Started(a) mark soon pending reinspect cancel pending reinspect Died(a) Removed(a) Started(b) mark",
 	},
 	"a hung pod waits, and the wait doubles": {
 		"list a=running; inspect; hang; list a=running; retry; wait 1s; retry; hang; list a=running; wait 1s; retry; wait 1s; retry; ok",
@@ -145,7 +162,14 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; ok; list -; left; event a=running; event a=removed; list -",
 		"pending inspect Started(a) mark pending gone Died(a) Removed(a) mark covered mark",
 	},
-	"events before the first list": {"event a=running; list -", "covered mark"},
+	"the stream breaks, and is back before a list": {
+		"list -; down; list -; up; event a=running; list -; left", "covered mark covered mark pending gone Started(a) Died(a) Removed(a) mark",
+	},
+	"a container that only the event of its end has shown": {
+		"list -; event a=ended; list -; left", "covered mark pending gone Started(a) Died(a) Removed(a) mark",
+	},
+	"one that has not started, of which nothing is told": {"list -; event a=unstarted; list -", "covered mark covered mark"},
+	"events before the first list":                       {"event a=running; list -", "covered mark"},
 	"a start that fails has the pod listed": {
 		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 1s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
 		"pending inspect Started(/s) mark relist pending inspect Created(a) mark relist pending inspect Ran(a) Died(a) mark",
@@ -155,6 +179,10 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a created container that a list lacks is gone": {
 		"list /s=running; inspect; ok; event a=created; wait 1s; list /s=running; wait 2s; wait 10s", "pending inspect Started(/s) mark relist covered mark",
+	},
+	"of many waits the shortest counts, also later": {
+		"list a=exited b=created c=created d=created e=created /s=running; inspect; ok; event b=created; event c=created; event d=created; event e=created; event a=removed; wait 300ms; wait 600ms",
+		"pending inspect Ran(a) Died(a) Created(b) Created(c) Created(d) Created(e) Started(/s) mark relist relist",
 	},
 	"of two waits the shorter counts": {
 		"list a=exited b=created /s=running; inspect; ok; event b=created; event a=removed; wait 300ms",
@@ -203,17 +231,21 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// However many containers events have announced since the start, the next one is reported, and no memory is
-// kept for those before.
+// However many containers events have announced since the start, also late, the next one is reported, each one
+// once, and no memory is kept for those before.
 func TestLivesOfALongTime(t *testing.T) {
-	steps := []string{"list a=running; inspect; ok"}
+	steps := []string{"list a=running z0=created; inspect; ok"}
 	for n := range maxHeard {
-		steps = append(steps, fmt.Sprintf("event x%d=running; list a=running y%d=running; inspect; ok", n, n))
+		steps = append(steps, fmt.Sprintf("event x%d=running; list a=running y%[1]d=running z%d=created; inspect; event z%[1]d=running; ok; event y%[3]d=running", n, n+1, max(0, n-500)))
 	}
 	s := play(t, strings.Join(append(steps, "event last=running; list a=running; inspect"), ";"))
 	s.tell(s.inFlight)
-	if got, want := s.got[len(s.got)-1], fmt.Sprintf("Died(y%d) Removed(y%[1]d) Started(last) Died(last) Removed(last)", maxHeard-1); got != want {
+	want := fmt.Sprintf("Died(y%d) Removed(y%[1]d) Ran(z%d) Died(z%[2]d) Removed(z%[2]d) Started(last) Died(last) Removed(last)", maxHeard-1, maxHeard)
+	if got := s.got[len(s.got)-1]; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	if n := strings.Count(strings.Join(s.got, " "), "Started(y"); n != maxHeard {
+		t.Errorf("%d starts of %d containers are reported", n, maxHeard)
 	}
 	l := &s.m.lives
 	if told, kept := len(l.told), len(l.removed.last)+len(l.removed.before); told > 2 || kept > maxRemoved || s.lost > 0 {
@@ -221,7 +253,7 @@ func TestLivesOfALongTime(t *testing.T) {
 	}
 }
 
-// A change that the lists never show has the pod listed a few times, and not for ever.
+// A change that the lists never show causes a few lists of the pod, not lists forever.
 func TestExpectationsEnd(t *testing.T) {
 	for script, want := range map[string]int{ // lists of the pod
 		"list a=created /s=running; inspect; ok; event a=created":                               13,
@@ -245,7 +277,7 @@ func TestExpectationsEnd(t *testing.T) {
 	}
 }
 
-// The events of a container that only CRI events have shown name it as they do.
+// The events of a container that only CRI events have shown use the names in those CRI events.
 func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 	s := play(t, "list a=running; inspect; ok")
 	h := hintOf("b=running")
@@ -263,7 +295,7 @@ func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 	}
 }
 
-// A flood of events and answers takes a bounded memory. What is skipped is counted.
+// A flood of events and answers takes a bounded memory. Skipped events are counted.
 func TestFloodIsBounded(t *testing.T) {
 	const flood = maxHeard + 100
 	s := play(t, "list a=running; inspect; ok")
@@ -302,7 +334,8 @@ func TestContradictionWaitsForChangedPods(t *testing.T) {
 	}
 }
 
-// A cancellation that the inspector has not accepted ends with its inspection: it must not meet the next one.
+// A cancellation that the inspector has not accepted stands until its inspection ends: it must not meet the next
+// one.
 func TestCancelEndsWithItsInspection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := New(Options{
@@ -323,6 +356,14 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 		list(podOf("a=running"))
 		<-inspect
 		list()
+		ends <- stage.Settled{UID: explorePod, How: stage.Hangs} // it has not ended
+		synctest.Wait()
+		select {
+		case <-cancel:
+		default:
+			t.Error("an inspection that hangs is not cancelled")
+		}
+		list()
 		ends <- stage.Settled{UID: explorePod, How: stage.Committed}
 		synctest.Wait()
 		select {
@@ -339,6 +380,61 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 	})
 }
 
+// announcing is a cache that calls a function once, when a listing is applied.
+type announcing struct {
+	Cache
+	announce func()
+}
+
+func (c *announcing) Observe(time.Time, []*pleg.Pod) {
+	if announce := c.announce; announce != nil {
+		c.announce = nil
+		announce()
+	}
+}
+
+// A list that comes after an event finds it, although the loop may take either first.
+func TestEventsComeBeforeALaterList(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			cache := new(announcing)
+			d, err := New(Options{Cache: cache, RelistPeriod: time.Second, Inspectors: 1, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ticks stage.Ticks
+			empty := func() stage.Listing {
+				return stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}, StreamUp: true}
+			}
+			listings, observations, ends := make(chan stage.Listing, 1), make(chan stage.Observation), make(chan stage.Settled)
+			gone, ended := make(chan stage.Change, 1), make(chan error)
+			cache.announce = func() {
+				d.Announce(Announcement{hintOf("a=running"), ticks.Next()})
+				listings <- empty()
+			}
+			listings <- empty()
+			go func() {
+				ended <- d.Run(listings, observations, ends, Outputs{Inspect: make(chan stage.Change), Gone: gone, Marks: make(chan stage.Mark)})
+			}()
+			synctest.Wait()
+			select {
+			case c := <-gone:
+				if got := wordsOf(c.Events); got != "Started(a) Died(a) Removed(a)" {
+					t.Errorf("got %s", got)
+				}
+			default:
+				t.Error("the list has overtaken the event")
+			}
+			close(listings)
+			close(observations)
+			close(ends)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func play(t *testing.T, steps string) *script {
 	t.Helper()
 	s := &script{now: time.Unix(1000, 0)}
@@ -353,6 +449,7 @@ type script struct {
 	m        machine
 	ticks    stage.Ticks
 	now      time.Time
+	down     bool
 	all, one *scripted
 	inFlight *stage.Change
 	leaving  stage.Change
@@ -384,6 +481,8 @@ func (s *script) play(t *testing.T, step string) {
 		s.step(&observation{stage.Observation{Asked: s.one.asked, UID: explorePod, Pod: s.one.pod}})
 	case "event":
 		s.step(Announcement{hintOf(words), s.ticks.Next()})
+	case "down", "up":
+		s.down = what == "down"
 	case "inspect", "retry":
 		s.accept(what == "retry")
 	case "ok":
@@ -429,7 +528,7 @@ func (s *script) begin(words string) *scripted {
 
 func (s *script) answerAll(a *scripted) {
 	a.asked.Answered = s.ticks.Next()
-	l := stage.Listing{Asked: a.asked, StreamUp: true}
+	l := stage.Listing{Asked: a.asked, StreamUp: !s.down}
 	if a.pod != nil {
 		l.Pods = []*pleg.Pod{a.pod}
 	}
@@ -504,6 +603,11 @@ func hintOf(words string) pleg.Hint {
 		h.State = pleg.StateCreated
 	case "exited", "removed":
 		h.State, h.Removed = pleg.StateExited, state == "removed"
+	case "ended", "unstarted":
+		h.State, h.Status = pleg.StateExited, &pleg.ContainerStatus{ID: h.Container, State: pleg.StateExited}
+		if state == "ended" {
+			h.Status.StartedAt = time.Unix(1, 0)
+		}
 	}
 	return h
 }
@@ -524,6 +628,11 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 		if got, want := q.timeout(q.pods[0], now), 160*time.Second; got != want {
 			t.Errorf("%d pods: the fifth retry has %v, want %v", pods, got, want)
 		}
+		q.pods[0].Hung = 40 // hours later
+		if got, want := q.timeout(q.pods[0], now), 640*time.Second; got != want {
+			t.Errorf("%d pods: the fortieth retry has %v, want %v", pods, got, want)
+		}
+		q.pods[0].Hung = 5
 		last := q.pods[pods-1].rec
 		last.phase, last.sent.timeout = inspecting, 160*time.Second
 		if got, most := q.timeout(q.pods[0], now), max(firstDeadline, q.longest/2*3/time.Duration(pods)); got > most || got < firstDeadline {
@@ -630,7 +739,8 @@ func TestQuarantineIsReported(t *testing.T) {
 	}
 }
 
-// A release is logged with the time since the first inspection that hung, and their number.
+// A release is logged with the number of inspections that hung, and the time since the first of
+// them.
 func TestReleaseIsLogged(t *testing.T) {
 	s := play(t, "list a=running; inspect; hang; list a=running; wait 1s; retry")
 	do := s.m.step(settle{stage.Settled{UID: explorePod, How: stage.Committed}}, s.now)
@@ -661,7 +771,7 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 	m.step(accepted{first}, start.Add(400*time.Millisecond))
 	want(400*time.Millisecond+patience-1, "2")
 	want(400*time.Millisecond+patience, "4")
-	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // it has not ended
+	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // the inspection has not ended
 	want(400*time.Millisecond+patience, "4")
 	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
 	want(800*time.Millisecond+patience-1, "2")

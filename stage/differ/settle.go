@@ -19,7 +19,7 @@ func (s settle) apply(m *machine) {
 	}
 	m.carryOut(rec, do)
 	switch {
-	case s.How == stage.Contradicted && rec.current != nil && !m.lives.kubelet(): // the kubelet believes it
+	case s.How == stage.Contradicted && rec.current != nil && !m.lives.kubelet(): // the kubelet believes such a status
 		m.doubts.add(rec, m.now)
 	case s.How == stage.Committed:
 		m.doubts.remove(rec)
@@ -41,7 +41,7 @@ func (m *machine) failed(rec *record, s stage.Settled) {
 				"nextTry", held.NextTry.Sub(m.now), "err", s.Err,
 			})
 		}
-	case rec.held: // it does not hang any more: the next answer is enough
+	case rec.held: // the pod does not hang any more: the next answer is enough
 		m.quarantines.wait(rec, m.now)
 	}
 }

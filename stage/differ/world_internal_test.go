@@ -38,17 +38,17 @@ type world struct {
 	tick    uint64
 	now     time.Time
 	at      int                // in the history
-	until   [mostStates]uint64 // when each state of the history ended
-	asked   [2]asking          // all pods, the pod
+	until   [mostStates]uint64 // the tick at which each state of the history ended
+	asked   [2]asking          // the lists in progress: of all pods, of the pod
 	left    budget
 
 	sent            *stage.Change // at the inspector
-	hangs, canceled bool          // it hangs, or is cancelled because its pod is gone
+	hangs, canceled bool          // the inspection hangs, or is cancelled because its pod is gone
 	waited          bool          // an inspection was not waited for since the pod was settled
-	covered         time.Time     // the cache is as of then
+	covered         time.Time     // the time as of which the cache is
 	leaving         *stage.Change
 	// first is the pod as the first list of all pods showed it; alone is set if that was the first answer,
-	// committed once a change is.
+	// committed once a change is committed.
 	listed, alone, committed bool
 	first                    *pleg.Pod
 	told                     [mostContainers]kind
@@ -61,7 +61,7 @@ type world struct {
 // asking is a list in progress: when it began, 0 if there is none.
 type asking struct {
 	began uint64
-	state int // when it began
+	state int // the state when the list began
 }
 
 // containers are those of all histories.
@@ -80,7 +80,7 @@ func newWorld(h history, left budget) *world {
 // choice is one thing that happens.
 type choice struct {
 	what what
-	n    int // which list, state, container, ending or request
+	n    int // the list, state, container, ending or request that is chosen
 }
 
 type what int8
@@ -133,7 +133,7 @@ func (w *world) choices() (all []choice) {
 	may(w.at < len(w.history)-1, theWorldGoesOn, 0)
 	for kind, left := range []int8{w.left.all, w.left.one} {
 		may(left > 0 && w.asked[kind].began == 0, listBegins, kind)
-		for state := w.asked[kind].state; state <= w.at; state++ { // it may show any state since it began
+		for state := w.asked[kind].state; state <= w.at; state++ { // the list may show any state since it began
 			may(w.asked[kind].began > 0, allAnswered+what(kind), state)
 		}
 	}
@@ -184,7 +184,8 @@ func (w *world) do(c choice) {
 	}
 }
 
-// next is the next tick. It leaves out every second: a record may keep the one after a tick.
+// next is the next tick. It leaves out every second number: a record may keep the number after a
+// tick.
 func (w *world) next() uint64 {
 	w.tick += 2
 	return w.tick

@@ -78,7 +78,7 @@ func New(o Options) (*Dispatcher, error) {
 	return d, err
 }
 
-// Epoch names this dispatcher's sequence numbers. Every dispatcher makes its own.
+// Epoch names this dispatcher's sequence numbers. Every dispatcher makes its own epoch.
 func (d *Dispatcher) Epoch() string { return d.epoch }
 
 // Position returns the position of the newest published event. It does not block.
@@ -153,7 +153,7 @@ func (d *Dispatcher) append(o stage.Outcome) {
 	for _, ev := range o.Events {
 		counter := d.metrics.events[ev.Type]
 		if counter == nil {
-			continue // it only causes an inspection
+			continue // this event only causes an inspection
 		}
 		counter.Inc()
 		d.last.newest++

@@ -23,7 +23,7 @@ import (
 func TestBeginning(t *testing.T) {
 	began := func(ago int) time.Time { return at(0).Add(-time.Duration(ago) * time.Hour) }
 	for name, test := range map[string]struct {
-		options pleg.SubscribeOptions // an After without an epoch is of this one
+		options pleg.SubscribeOptions // an After without an epoch gets that of the dispatcher
 		want    string                // before the live event
 	}{
 		"from now on":                {pleg.SubscribeOptions{}, ""},
@@ -194,6 +194,7 @@ func TestThreeSpeeds(t *testing.T) {
 
 func TestReplayIsThePresentState(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
+		late := f.subscribe(t, pleg.SubscribeOptions{})
 		f.publish("b", "Created(c)")
 		for _, step := range []struct{ publish, replay string }{
 			{"Started(c)", "=b:Created(c) =a:Started(c) :Synced()"},
@@ -207,8 +208,17 @@ func TestReplayIsThePresentState(t *testing.T) {
 				requireRead(t, s, step.replay)
 			}
 		}
+		corrected := outcome("a", "Corrected(d)")
+		corrected.Events[0].Image = "of the correction"
+		f.in <- corrected
+		synctest.Wait()
 		f.remove("a", "Died(d) Removed(d)")
 		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Replay: true}), ":Synced()")
+		for got, _ := read(t, late); len(got) > 0; got = got[1:] {
+			if ev := got[0]; ev.ContainerID == "d" && ev.Image != "" {
+				t.Errorf("%+v is in the log, want what was published before the correction", ev)
+			}
+		}
 	})
 }
 
@@ -232,7 +242,7 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 	for field, o := range map[string]pleg.SubscribeOptions{
 		"Name":      {Name: "bad\xff"}, // not valid in a metric label
 		"printable": {Name: "red\x1b[31m"},
-		"After":     {After: pleg.Position{Seq: 475}}, // it may be of another pipeline
+		"After":     {After: pleg.Position{Seq: 475}}, // the number may be of another pipeline
 		"exclude":   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
 		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
 		"selector":  {Filter: pleg.Filter{Selector: "a in"}},
@@ -291,7 +301,8 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// At the end the channel reports how many events its reader did not take, and the lag does before.
+// The lag counts the events that the reader of the channel did not take; after the end, a Gap in
+// the channel does.
 func TestEventsAtTheEnd(t *testing.T) {
 	for n := range 15 {
 		events, taken := n%5, n/5 // of more
@@ -372,6 +383,9 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			}
 			if err := <-relisted; err != nil {
 				t.Errorf("the caller got %v", err)
+			}
+			if f.synced.Seq != 3 {
+				t.Errorf("synced after event %d, want 3", f.synced.Seq)
 			}
 			got, _ := read(t, s)
 			if words := wordsOf(got); words != "a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {

@@ -24,7 +24,7 @@ type fact struct {
 	uid, id string
 	what    pleg.EventType
 	app     string
-	minute  int // when it happened, see [happened]
+	minute  int // the time of the change, see [happened]
 	last    bool
 }
 
@@ -77,13 +77,13 @@ func TestSmallLogsCopyAll(t *testing.T) {
 	fields.Require(t, position{}, "at seq gap missed pods")
 	fields.Require(t, bookmark{}, "seq current", "behind") // no pod lags behind here
 	fields.Require(t, counts{}, "gaps missed")
-	fields.Require(t, logWorld{}, "d readers appended marks stopped synced marked", "steps leaves left") // they follow, or stay
+	fields.Require(t, logWorld{}, "d readers appended marks stopped synced marked", "steps leaves left") // these fields follow from the others, or stay
 	fields.Require(t, logReader{}, "options sub asks placed began left ended last newest since gap state syncs mark missed")
 }
 
 // TestSmallLogs tries every order in which four events are appended and published, marks come, subscribers come,
 // read and leave, and the dispatcher stops. Each reader gets its wanted events once and in order, or a Gap that
-// counts them and then the present state. It never waits while there is something for it. First each subscriber
+// counts them and then the present state. It never waits while there is an event for it. First each subscriber
 // runs alone, with every single step of it and of the loop. Then all three run, one after the other, once the
 // first list is settled, with whole turns of the loop and reads that take all events.
 func TestSmallLogs(t *testing.T) {
@@ -139,21 +139,21 @@ type logWorld struct {
 	appended uint64 // facts
 	marks    int
 	stopped  bool
-	synced   uint64   // where the first mark came
-	marked   []uint64 // where each mark came
+	synced   uint64   // the number at which the first mark came
+	marked   []uint64 // the numbers at which the marks came
 }
 
 // logReader is a subscriber, with the events that it must have got.
 type logReader struct {
 	options pleg.SubscribeOptions
 	sub     *Subscription // nil before it comes
-	asks    bool          // it waits for a position
+	asks    bool          // the reader waits for a position
 	placed  bool          // the loop has given it a position, once at least
-	began   bool          // it has read
+	began   bool          // the reader has begun to read
 	left    bool
 	ended   bool
 
-	last   uint64   // it got all wanted events up to this number, or a Gap for them
+	last   uint64   // the reader got all wanted events up to this number, or a Gap for them
 	newest uint64   // the last event that was appended when it got its position
 	since  uint64   // up to this number it wants only events since a time
 	gap    string   // the reason of the Gap that must come first
@@ -277,7 +277,7 @@ func (r *logReader) wantsState(f *fact, app string) bool {
 		(o.Selector == "" || o.Selector == "app="+app)
 }
 
-// pass requires that a reader wants nothing between its last number and another.
+// pass requires that a reader wants no event after its last number, up to seq.
 func (r *logReader) pass(seq uint64) error {
 	for n := r.last + 1; n <= seq; n++ {
 		if r.wants(n) {
@@ -288,8 +288,8 @@ func (r *logReader) pass(seq uint64) error {
 	return nil
 }
 
-// stateOf returns the numbers of the events that are the state after some events, as far as they are not newer
-// than until.
+// stateOf returns the numbers of the events that are the state after the event newest, without those after
+// until.
 func (r *logReader) stateOf(newest, until uint64) (state []uint64) {
 	last, app := make(map[string]uint64), make(map[string]string)
 	for n := uint64(1); n <= newest; n++ {

@@ -35,6 +35,8 @@ type fixture struct {
 	in    chan stage.Outcome
 	marks chan stage.Mark
 	stop  func()
+	// synced is the position when the dispatcher last said that the first list is published.
+	synced pleg.Position
 }
 
 // history is the length of the log of most tests.
@@ -43,14 +45,15 @@ const history = 100
 // newFixture returns a dispatcher that does not run yet.
 func newFixture(t *testing.T, history int, logger *slog.Logger) *fixture {
 	t.Helper()
-	d, err := dispatcher.New(dispatcher.Options{
-		History: history, SlowAfter: 30 * time.Second, Logger: logger,
+	f := &fixture{in: make(chan stage.Outcome), marks: make(chan stage.Mark)}
+	var err error
+	f.Dispatcher, err = dispatcher.New(dispatcher.Options{
+		History: history, SlowAfter: 30 * time.Second, Logger: logger, Synced: func() { f.synced = f.Position() },
 		Status: func(uid pleg.PodUID) *pleg.PodStatus { return &pleg.PodStatus{UID: uid} },
 	})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	f := &fixture{Dispatcher: d, in: make(chan stage.Outcome), marks: make(chan stage.Mark)}
 	f.stop = sync.OnceFunc(func() { close(f.in) })
 	return f
 }

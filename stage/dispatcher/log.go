@@ -11,7 +11,7 @@ import (
 type entry struct {
 	event  pleg.Event
 	labels map[string]string
-	at     time.Duration // when it was published, see [Dispatcher.now]
+	at     time.Duration // the time of its publication, see [Dispatcher.now]
 }
 
 // state is the readers' view of the log. It never changes: the loop publishes another state.
@@ -59,7 +59,8 @@ func (l *log) at(seq uint64) *entry {
 
 func (l *log) slot(seq uint64) *atomic.Pointer[entry] { return &l.ring[seq%uint64(len(l.ring))] }
 
-// oldest returns when the oldest of these events that are still in the log was published.
+// oldest returns the time at which the oldest of these events that are still in the log was
+// published.
 func (l *log) oldest(first, last uint64) time.Duration {
 	for seq := max(first, l.first(last)); seq <= last; seq++ {
 		if e := l.at(seq); e != nil {

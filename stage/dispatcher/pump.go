@@ -6,7 +6,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// pump passes the events of a subscription to a channel. It alone waits for the reader of it.
+// pump passes the events of a subscription to a channel. Nothing else waits for the reader of that
+// channel.
 type pump struct {
 	events chan pleg.Event
 	// before is the position before the event that waits in the channel.

@@ -48,7 +48,7 @@ func (s *Subscription) wait(ended <-chan struct{}) {
 	}
 }
 
-// place goes on at a position.
+// place makes the reader continue at a position.
 func (s *Subscription) place(p position) {
 	s.reader.placed = true
 	s.reader.synced, s.reader.syncing = p.seq, p.gap != "" || s.options.Replay || s.options.After != (pleg.Position{}) || !s.options.Since.IsZero()

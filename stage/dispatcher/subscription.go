@@ -27,7 +27,7 @@ type Subscription struct {
 	reading atomic.Bool
 	// at is the number of the last event that the reader has passed.
 	at atomic.Uint64
-	// counts is nil until the loop has given it a position.
+	// counts is nil until the loop has given the subscription a position.
 	counts *counts
 
 	reader reader
@@ -46,12 +46,12 @@ type reader struct {
 	// syncing is set while Synced is owed, which comes at this number or later.
 	syncing bool
 	synced  uint64
-	mark    *bookmark // the last that was passed on
+	mark    *bookmark // the last mark that was passed on
 }
 
-// position is where a subscriber goes on.
+// position is the place in the log at which a subscriber continues.
 type position struct {
-	at, seq uint64 // where it reads on, and the last event that was published
+	at, seq uint64 // the numbers of the last event that it has passed, and of the last published event
 	// gap is the reason of the Gap that comes first, if any, and missed its number of events.
 	gap    string
 	missed uint64

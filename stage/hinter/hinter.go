@@ -55,8 +55,8 @@ type Hinter struct {
 	metrics  *metrics
 	requests *mailbox.Box[pleg.PodUID]
 
-	// due are the pods that wait for a list. requested is when the list of each was last requested.
-	// busy are the pods being listed.
+	// due are the pods that wait for a list. requested is the tick at which the list of each was
+	// last requested. busy are the pods being listed.
 	due       []pleg.PodUID
 	requested map[pleg.PodUID]uint64
 	busy      map[pleg.PodUID]struct{}

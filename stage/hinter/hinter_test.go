@@ -203,7 +203,7 @@ func (f *fixture) requireObserved(d time.Duration, want string) {
 }
 
 // requireCalls requires that the hinter has made this number of lists of single pods, and requested
-// this number of lists of all.
+// this number of lists of all pods.
 func (f *fixture) requireCalls(pods int, all int64) {
 	f.t.Helper()
 	if gotPods, gotAll := f.runtime.Counts().PodLists, f.lister.relists.Load(); gotPods != pods || gotAll != all {

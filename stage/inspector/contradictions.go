@@ -68,8 +68,8 @@ func contradictions(pod *pleg.Pod, status *pleg.PodStatus) (found []pleg.Contrad
 	return found
 }
 
-// lasting returns the contradictions that two inspections have seen, the longest first: one may be
-// a change between the list and the status.
+// lasting returns the contradictions that two inspections have seen, the longest first: a single
+// inspection may have seen a change between the list and the status.
 func (i *Inspector) lasting() (all []pleg.Contradiction) {
 	for _, c := range i.contradicted {
 		if c.times > 1 {

@@ -51,7 +51,7 @@ type sky struct {
 	flights flights
 	now     time.Time
 	begun   int
-	moved   time.Time // when one last began, ended by itself or was cancelled
+	moved   time.Time // the time at which a call last began, ended by itself or was cancelled
 	path    []string
 	wrong   error
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,7 @@ type fixture struct {
 	metrics   *prometheus.Registry
 	logged    kit.Log
 	release   chan struct{} // of testHanging
+	answered  atomic.Int64  // inspections that ended by themselves
 	cache     *podcache.Cache
 	inspect   chan stage.Change
 	retry     chan stage.Change
@@ -87,7 +89,7 @@ func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, siz
 		t.Fatalf("border: %v", err)
 	}
 	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded, f.cache, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}
-	o.Ended = func(pleg.PodUID, time.Duration, time.Time) {}
+	o.Ended = func(pleg.PodUID, time.Duration, time.Time) { f.answered.Add(1) }
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 type flight struct {
 	change  stage.Change
 	started time.Time
-	// ends is when the call's context ends, or has ended. timeout is how long it may take.
+	// ends is the time at which the call's context ends, or has ended. timeout is how long it may
+	// take.
 	ends    time.Time
 	timeout time.Duration
 	cancel  context.CancelCauseFunc
@@ -57,7 +58,7 @@ type flights struct {
 	hungAfter time.Duration
 	// all are in the order in which they began. They take a slot each.
 	all []*flight
-	// moved is when an inspection last began, ended or was cancelled.
+	// moved is the time at which an inspection last began, ended or was cancelled.
 	moved time.Time
 	// took is the time of the last inspection that ended by itself.
 	took time.Duration
@@ -72,7 +73,7 @@ type plan struct {
 	// change was found after the newest of the inspections began.
 	begin, retry, late bool
 	cancel             *flight
-	// again is when the plan changes although nothing happens; zero if never.
+	// again is the time at which the plan changes although nothing happens; zero if never.
 	again time.Time
 }
 
@@ -121,7 +122,7 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 	for _, f := range s.all {
 		switch {
 		case f.over(now):
-			return nil // it leaves its slot soon
+			return nil // the cancelled inspection leaves its slot soon
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
 		case oldest == nil:

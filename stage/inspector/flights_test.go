@@ -80,7 +80,7 @@ func TestHungInspectionsTakeNoSlots(t *testing.T) {
 			if f.accepts(one("hung-more")) {
 				t.Errorf("%s: more than %d began", step, slots)
 			}
-			f.gone <- stage.Change{UID: "gone"} // it needs no slot
+			f.gone <- stage.Change{UID: "gone"} // a pod that is gone needs no slot
 			if s := f.end(); s.UID != "gone" {
 				t.Errorf("%s: settled %+v, want the removed pod", step, s)
 			}
@@ -185,7 +185,7 @@ func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
 }
 
 // Retries take at most half of the slots. If the last inspection took HungAfter or longer, and none ends,
-// they begin as far apart as it took, but at most twice HungAfter.
+// retries begin one such duration apart, but at most twice HungAfter.
 func TestRetriesLeaveSlots(t *testing.T) {
 	for took, apart := range map[time.Duration]time.Duration{hungAfter - 1: 0, hungAfter: hungAfter, 5 * hungAfter: 2 * hungAfter} {
 		kit.Bubble(t, took.String(), func(t *testing.T) {

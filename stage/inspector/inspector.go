@@ -26,7 +26,7 @@ type Cache interface {
 	Delete(uid pleg.PodUID, at time.Time)
 	// KeepRemoved keeps the last status of a removed container for a while.
 	KeepRemoved(status *pleg.ContainerStatus)
-	// GetRemoved returns it, or nil.
+	// GetRemoved returns such a status, or nil.
 	GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus
 	// AwaitRemoved returns a channel that is closed when GetRemoved may know more; nil if it never will.
 	AwaitRemoved(id pleg.ContainerID) <-chan struct{}
@@ -36,7 +36,7 @@ type Cache interface {
 type Options struct {
 	Runtime Runtime
 	Cache   Cache
-	// Inspectors is the number of pods inspected at once, and of the extra slots while
+	// Inspectors is the number of pods inspected at once, and also the number of extra slots while
 	// inspections hang; at least 1.
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer; positive.
@@ -73,7 +73,7 @@ type Inspector struct {
 	// pod. Each comes back by told.
 	waiting int
 	told    chan unsaid
-	// startedAt is when Run began, answered State.Answered.
+	// startedAt is the time at which Run began, answered is the value of State.Answered.
 	startedAt, answered time.Time
 }
 

@@ -169,8 +169,8 @@ func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 	})
 }
 
-// An inspection that was overtaken is reported early, any other once nobody waits for it. It is
-// overdue from HungAfter until it ends.
+// An inspection that was overtaken is reported early, any other inspection once nobody waits for
+// it. It is overdue from HungAfter until it ends.
 func TestHangIsReportedOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		overtaken bool

@@ -16,7 +16,7 @@ type State struct {
 	// Contradictions are the containers and sandboxes whose lists and statuses differ, the longest
 	// first.
 	Contradictions []pleg.Contradiction
-	// Answered is when an inspection last succeeded, or failed before it was as old as
+	// Answered is the time at which an inspection last succeeded, or failed before it was as old as
 	// Options.HungAfter; zero before the first.
 	Answered time.Time
 }
@@ -32,8 +32,8 @@ func (i *Inspector) oldest() float64 {
 	return 0
 }
 
-// publish publishes the state, reports the inspections that hang, and returns when it is due
-// again; zero if never. The loop calls it before each step.
+// publish publishes the state, reports the inspections that hang, and returns the time at which it
+// is due again; zero if never. The loop calls it before each step.
 func (i *Inspector) publish(now time.Time, settled chan<- stage.Settled) (next time.Time) {
 	s, hanging := &i.flights, 0
 	state := State{InFlight: len(s.all), Answered: i.answered, Contradictions: i.lasting()}

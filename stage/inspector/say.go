@@ -18,7 +18,7 @@ const (
 
 // unsaid is a change that is in the cache and not in the log yet.
 type unsaid struct {
-	outcome stage.Outcome // its events are not filled
+	outcome stage.Outcome // the events are not filled yet
 	network []pleg.Event
 	// The events are filled from status and last; both may be nil.
 	status, last *pleg.PodStatus

@@ -17,7 +17,10 @@ import (
 // at most two seconds; the cache and other pods do not.
 func TestEndWaitsForItsEvent(t *testing.T) {
 	const wait = 2 * time.Second
-	died := []pleg.Event{{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"}, {Type: pleg.ContainerRemoved, PodUID: "a", ContainerID: "c"}}
+	died := []pleg.Event{
+		{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"}, {Type: pleg.ContainerRemoved, PodUID: "a", ContainerID: "c"},
+		{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "s", Sandbox: true}, // it has no exit code to wait for
+	}
 	left := stage.Change{UID: "a", Pod: plegtest.Pod("a", "d=running"), At: at(2)}
 	gone := stage.Change{UID: "a", At: at(2)}
 	says := func(f *fixture) {

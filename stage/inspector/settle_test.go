@@ -22,7 +22,7 @@ func TestCancelledInspection(t *testing.T) {
 		cancel    stage.Cancel
 		age       time.Duration
 		overtaken bool
-		want      stage.Settled // without the common prefix; zero if it goes on
+		want      stage.Settled // the error without the common prefix; zero if the inspection continues
 	}{
 		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{How: stage.Superseded}},
 		"on request":           {stage.Cancel{After: old}, old, false, cut},
@@ -41,7 +41,7 @@ func TestCancelledInspection(t *testing.T) {
 			if tc.overtaken {
 				f.do(one("quick"))
 			}
-			for len(f.settled) > 0 { // it hangs
+			for len(f.settled) > 0 { // an inspection hangs
 				<-f.settled
 			}
 			tc.cancel.UID = "a"
@@ -60,6 +60,13 @@ func TestCancelledInspection(t *testing.T) {
 			}
 			if _, err := f.cache.Get("a"); err != nil {
 				t.Errorf("the cache has %v, want the status", err)
+			}
+			answers := int64(1)
+			if tc.overtaken {
+				answers = 2
+			}
+			if n := f.answered.Load(); n != answers {
+				t.Errorf("%d inspections ended by themselves, want %d", n, answers)
 			}
 		})
 	}
@@ -86,6 +93,13 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 			}
 			<-f.settled
 		}
+		f.runtime.SetInspectFault(plegtest.Fail(errInspect))
+		f.inspect <- change(3, plegtest.Pod("a", "c=running"))
+		synctest.Wait() // the inspector is blocked on the end
+		if _, err := f.cache.Get("a"); !errors.Is(err, errInspect) {
+			t.Errorf("the cache has %v before the failure is settled", err)
+		}
+		<-f.settled
 	})
 }
 

@@ -44,6 +44,7 @@ type fixture struct {
 	logged   kit.Log
 	listings chan stage.Listing
 	start    time.Time
+	stop     func() error
 }
 
 func newFixture(t *testing.T, rt *plegtest.Runtime, period time.Duration) *fixture {
@@ -62,7 +63,7 @@ func newFixtureWith(t *testing.T, rt *plegtest.Runtime, prober pleg.Prober, peri
 		Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
 	kit.Must(t, err)
-	kit.Run(t, func(ctx context.Context) error { return f.lister.Run(ctx, f.listings) })
+	f.stop = kit.Run(t, func(ctx context.Context) error { return f.lister.Run(ctx, f.listings) })
 	return f
 }
 

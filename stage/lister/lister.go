@@ -45,8 +45,8 @@ type Lister struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// running is when the list or the probe in progress began; nil between two. last and
-	// running are published by the loop.
+	// running is the time at which the list or the probe in progress began; nil between two. last
+	// and running are published by the loop.
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[result]
 	// recovered, of capacity 1: a list has succeeded after one that failed.

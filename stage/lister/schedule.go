@@ -15,11 +15,11 @@ type schedule struct {
 	// period is the relist period without events, pause the time between two lists on
 	// request.
 	period, pause time.Duration
-	// ended is when the last list ended, answered when the last list or probe ended.
+	// ended is the time at which the last list ended, answered when the last list or probe ended.
 	ended, answered time.Time
 	// atOnce is set by a change of the event stream, requested by requests for a list at once, soon
-	// by requests for a list within the period. served is when a list for a request last ended:
-	// many hints must not cause lists without a pause.
+	// by requests for a list within the period. served is the time at which a list for a request
+	// last ended: many hints must not cause lists without a pause.
 	atOnce, requested bool
 	soon, served      time.Time
 }
@@ -44,7 +44,7 @@ func (s *schedule) next(now time.Time, period time.Duration) (begin bool, again 
 // probePeriod is the time without a list after which the runtime is asked whether it answers.
 const probePeriod = 2 * time.Second
 
-// probe returns when the next probe is due.
+// probe returns the time at which the next probe is due.
 func (s *schedule) probe() time.Time { return s.answered.Add(probePeriod) }
 
 // listEnded notes the end of a list, and whether it served a request.

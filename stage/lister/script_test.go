@@ -262,7 +262,7 @@ func TestMetrics(t *testing.T) {
 				return nil
 			}
 		})
-		rt.Set("a", "c=running /s=exited") // its sandbox does not run
+		rt.Set("a", "c=running /s=exited") // the sandbox of the pod does not run
 		rt.Set("b", "d=running /t=exited")
 		rt.Set("c", "e=exited f=created /u=running")
 		f := newFixture(t, rt, period)
@@ -324,6 +324,20 @@ func TestProbesBetweenLists(t *testing.T) {
 	})
 }
 
+// A probe that the end of Run cuts has not failed.
+func TestProbeAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixtureWith(t, plegtest.New(), probe(plegtest.Hang), time.Minute, 10)
+		f.sleepUntil(3 * time.Second)
+		if f.lister.Status().Started.IsZero() {
+			t.Error("no probe is in progress")
+		}
+		_ = f.stop() // kit.Run reports the error
+		f.logged.RequireLines(t, 0, "relist failed")
+		kit.RequireMetric(t, f.metrics, 0, "pleg_relist_errors_total")
+	})
+}
+
 // After a break, a list that lacks every pod is believed once a second list says so.
 func TestListThatLacksEveryPod(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -351,6 +365,11 @@ func TestListThatLacksEveryPod(t *testing.T) {
 			rt.SetListFault(nil)
 			rt.Remove("a")
 			f.sleepUntil(2500 * time.Millisecond)
+			counted := 0.0 // the metrics count what is believed
+			if tc.breaks {
+				counted = 1
+			}
+			kit.RequireMetric(t, f.metrics, counted, "pleg_running_containers", "running")
 			if tc.back {
 				rt.Set("a", "c=running")
 			}

@@ -14,7 +14,7 @@
 //
 // Two faults look like the truth to the pipeline, so less is checked there. A list with a wrong id
 // says that containers are gone. A container whose state the list does not know may be reported as
-// started once more, as the kubelet does.
+// started again, as the kubelet does.
 package faults_test
 
 import (
@@ -50,7 +50,7 @@ const (
 	// a change; a fault that hits once may do so until the end of the churn.
 	faultsFrom  = 2900 * time.Millisecond
 	faultsUntil = 8900 * time.Millisecond
-	// healthAt is when Healthy is called, shortly before the fault ends.
+	// healthAt is the time at which Healthy is called, shortly before the fault ends.
 	healthAt = 8800 * time.Millisecond
 	// rest is long enough for a list, and for the inspections after it.
 	rest = 6 * time.Second

@@ -81,7 +81,7 @@ func (a *audience) subscribe(o pleg.SubscribeOptions, wants func(promises.Pod, p
 }
 
 // unread adds a subscriber that reads one event, and the next once the pipeline has ended. It is in the
-// process: over a socket, buffers would read for it.
+// process: over a socket, events would leave the log for buffers.
 func (a *audience) unread(o pleg.SubscribeOptions) {
 	s := a.subscribe(o, nil, func() { <-a.ended }, false)
 	s.stream.Unread = true
@@ -95,7 +95,7 @@ func (a *audience) watch(o pleg.SubscribeOptions, see func(pleg.Event)) *kit.Sub
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := a.service.Watch(ctx, request)
 	kit.Must(t, err)
-	_, err = stream.Header() // it is sent once the subscription exists
+	_, err = stream.Header() // the header is sent once the subscription exists
 	kit.Must(t, err)
 	s := kit.NewSubscriber(see, cancel)
 	go func() {

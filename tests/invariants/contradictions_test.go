@@ -26,6 +26,7 @@ func TestContradictions(t *testing.T) {
 		"a dead container runs in its status":       {"a=running /s=running", "a=exited /s=running", "a=running /s=running", "Died(a) Corrected(a)", "a exited running"},
 		"a running one has not started":             {"/s=running", "a=running /s=running", "a=created /s=running", "Started(a) Corrected(a)", "a running created"},
 		"the status lacks a container":              {"/s=running", "a=running /s=running", "/s=running", "Started(a) Corrected(a)", "a running missing"},
+		"the status lacks one that has not started": {"/s=running", "a=created /s=running", "/s=running", "", "a created missing"},
 		"the status lacks the sandbox":              {"", "a=running /s=running", "a=running", "Started(a) Started(/s) NetworkSetupCompleted(/s)", "s running missing"},
 		"a ready sandbox is not ready in it":        {"", "a=running /s=running", "a=running /s=exited", "Started(a) Started(/s) NetworkSetupCompleted(/s)", "s running exited"},
 		"it knows an end that no list ever shows":   {"a=running /s=running", "a=running b=running /s=running", "a=running b=exited /s=running", "Started(b) Corrected(b)", "b running exited"},
@@ -107,7 +108,7 @@ func TestContradictionsOfTwoPods(t *testing.T) {
 	})
 }
 
-// Two containers of a pod are one pod that differs, until it is gone.
+// Two containers of a pod are one pod that differs, until it is gone. Each has its own time.
 func TestContradictionsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
@@ -117,6 +118,11 @@ func TestContradictionsOfOnePod(t *testing.T) {
 		kit.Relist(20)
 		if f := verdict.Of(p.Look()).Findings; len(f) != 1 || f[0].Subject != "ns/name-p" || f[0].Pods != 1 {
 			t.Errorf("findings %+v, want one of one pod", f)
+		}
+		p.Runtime.Set("p", "a=running b=running late=running /s=running")
+		kit.Relist(80)
+		if all := p.Look().Contradictions; len(all) != 3 || all[2].Container != "late" || all[2].Since.Sub(all[0].Since) != 20*time.Second {
+			t.Errorf("contradictions %+v, want the late one 20 s after the others", all)
 		}
 		p.Runtime.Remove("p")
 		kit.Relist(1)

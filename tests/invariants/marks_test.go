@@ -22,7 +22,7 @@ func TestSyncedMeansComplete(t *testing.T) {
 		p := kit.New(t, pipeline.Options{Inspectors: 2})
 		kit.Fill(p.Runtime, pods, "c1=running c2=exited /s=running")
 		for _, uid := range kit.UIDs(pods) {
-			p.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
+			p.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all pods
 		}
 		last := kit.UIDs(pods)[pods-1]
 		p.Runtime.SetPodFault(last, plegtest.Delay(990*time.Millisecond)) // Synced waits for it
@@ -181,10 +181,12 @@ func TestGonePodHasItsLabels(t *testing.T) {
 	})
 }
 
-// The age of a lag is that of the first event that is not read.
+// The age of a lag is that of the first event that is not read. Only a subscriber that has not read for half a
+// minute is logged.
 func TestAgeOfALag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{})
+		var log kit.Log
+		p := kit.New(t, pipeline.Options{Logger: log.Logger()})
 		sub, err := p.Subscribe(pleg.SubscribeOptions{})
 		kit.Must(t, err)
 		p.StartBetweenLists(t)
@@ -200,10 +202,15 @@ func TestAgeOfALag(t *testing.T) {
 		if want := (pleg.Lag{Events: 1, Age: 4500 * time.Millisecond}); sub.Lag() != want {
 			t.Errorf("%+v, want %+v", sub.Lag(), want)
 		}
+		for lines, age := range []time.Duration{25 * time.Second, time.Minute} {
+			time.Sleep(age - sub.Lag().Age)
+			log.RequireLines(t, lines, "subscriber is not reading")
+		}
 	})
 }
 
-// The result of Pods contains each event up to its position, whatever is published meanwhile.
+// The result of Pods contains the change of each event up to its position, whatever is published
+// meanwhile.
 func TestPositionOfPods(t *testing.T) {
 	runtime := plegtest.New()
 	p := kit.New(t, pipeline.Options{Runtime: runtime})
@@ -267,7 +274,7 @@ func TestPositionOfPods(t *testing.T) {
 	}
 }
 
-// Lists that one inspection completes answer all who wait for them.
+// If one inspection completes several lists, all callers that wait for these lists get an answer.
 func TestListsThatAreCompleteAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -9,6 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // TestListOvertakesEvent uses a container that is killed and removed at once. A list shows that before the
@@ -73,6 +74,43 @@ func TestListOvertakesEvent(t *testing.T) {
 			}
 			time.Sleep(wait)
 			synctest.Wait()
+		})
+	}
+}
+
+// An answer is as old as the beginning of its list: it covers no later change, and it takes nothing back if a
+// newer answer has overtaken it.
+func TestSlowLists(t *testing.T) {
+	all := func(t *testing.T, p *kit.Pipeline) { go func() { _ = p.RelistAll(t.Context()) }() }
+	one := func(_ *testing.T, p *kit.Pipeline) { p.RequestRelist("a") }
+	for name, tc := range map[string]struct {
+		slow, quick func(*testing.T, *kit.Pipeline)
+	}{"of all pods": {all, one}, "of one pod": {one, all}} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			runtime := plegtest.New()
+			p := kit.New(t, pipeline.Options{Runtime: runtime, RelistPeriod: time.Hour})
+			runtime.Set("a", "c=running")
+			p.Start(t)
+			time.Sleep(time.Minute)
+			runtime.SetListFault(plegtest.Delay(time.Second))
+			tc.slow(t, p)
+			time.Sleep(time.Second / 2)
+			changed := time.Now()
+			time.Sleep(3 * time.Second)
+			if promises.Fresh(p.Cache(), "a", changed) {
+				t.Error("the cache is said to be newer than the list")
+			}
+			tc.slow(t, p)
+			synctest.Wait()
+			runtime.SetListFault(nil)
+			runtime.Set("a", "c=exited")
+			tc.quick(t, p)
+			for range 2 {
+				time.Sleep(time.Second * 3 / 4)
+				if s, err := p.Cache().Get("a"); err != nil || s.Container("c").State != pleg.StateExited {
+					t.Errorf("the cache has %+v, %v, want the end", s, err)
+				}
+			}
 		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	const (
 		inspectors    = 8
-		busy          = 80 // so many more than they can do in a period that some always wait
+		busy          = 80 // pods that change each second: more than 8 inspectors can do, so that some always wait
 		timeout, wait = 10 * time.Second, 30 * time.Second
 	)
 	for name, tc := range map[string]struct {
@@ -53,7 +53,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 				}
 				return ctx.Err()
 			})
-			time.Sleep(timeout + wait + timeout) // it has hung twice
+			time.Sleep(timeout + wait + timeout) // the pod has hung twice
 			for time.Until(p.Look().Quarantined[0].NextTry) < 6*time.Second {
 				time.Sleep(time.Second)
 			}
@@ -184,8 +184,8 @@ func TestLateFailuresRecoverSoon(t *testing.T) {
 	}
 }
 
-// Forty of a hundred pods hang. The others change every second: their events are never late, and neither are
-// lists.
+// Forty of a hundred pods hang. The other pods change every second: their events are never late, and neither
+// are lists.
 func TestHungPodsAreQuarantined(t *testing.T) {
 	const (
 		inspectors, hung, good = 8, 40, 60

@@ -66,7 +66,7 @@ func TestVerdictAfterAHang(t *testing.T) {
 		thaw := make(chan struct{})
 		p.Runtime.SetInspectFault(func(context.Context) error {
 			<-thaw
-			time.Sleep(700 * time.Millisecond) // it works on the inspections that waited
+			time.Sleep(700 * time.Millisecond) // the runtime works on the inspections that waited
 			return nil
 		})
 		for _, uid := range kit.UIDs(8) {
@@ -81,7 +81,7 @@ func TestVerdictAfterAHang(t *testing.T) {
 		close(thaw)
 		p.Runtime.SetInspectFault(nil)
 		var v verdict.Verdict
-		for range 40 { // as often as a page that is open, so that it sees the end of the hang itself
+		for range 40 { // as often as an open page asks
 			time.Sleep(100 * time.Millisecond)
 			v = verdict.Of(p.Look())
 		}
@@ -91,7 +91,7 @@ func TestVerdictAfterAHang(t *testing.T) {
 	})
 }
 
-// Labels that a list shows later than its pod count from the next event on, and for a replay.
+// If a list shows the labels of a pod late, they apply from the next event on, and to a replay.
 func TestLabelsThatBecomeKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
@@ -243,7 +243,8 @@ func TestLookupInTheFirstSecondOfAFailure(t *testing.T) {
 	})
 }
 
-// What a list shows is found once an inspection has taken a second, neither before nor with the next list.
+// A container that only a list shows is found once its inspection has taken a second, neither before nor
+// with the next list.
 func TestLookupAfterASecondOfAnInspection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{RelistPeriod: 10 * time.Second})

@@ -22,7 +22,7 @@ func TestVerdictsOfRuntimes(t *testing.T) {
 	fails := plegtest.Fail(errors.New("no shim"))
 	for name, tc := range map[string]struct {
 		pods   int
-		change int              // so many of them change
+		change int              // the number of them that change
 		faults []plegtest.Fault // of the first pods
 		list   plegtest.Fault
 		period time.Duration
@@ -76,7 +76,7 @@ func TestVerdictsOfRuntimes(t *testing.T) {
 func TestTroublesOfRuntimesAreLogged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list   plegtest.Fault
-		pods   int           // so many hang, ten seconds apart
+		pods   int           // the number of pods that hang, ten seconds apart
 		begins time.Duration // after the first attempt
 		want   []string      // a line each
 	}{

@@ -236,7 +236,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			}, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Died(c)") },
 		},
-		"KubeletEvents of a list after a break": { // it is believed, although it lacks every pod
+		"KubeletEvents of a list after a break": { // the list is believed, although it lacks every pod
 			pipeline.Options{KubeletEvents: true},
 			func(r *kit.Pipeline) { r.Runtime.Set("a", "c=running") }, time.Second / 2,
 			func(t *testing.T, r *kit.Pipeline) {
@@ -357,7 +357,7 @@ func TestEventsModes(t *testing.T) {
 	}
 }
 
-// One pod may hang for ever: the time counts from when a second one waits.
+// One pod may hang forever: the time counts from the moment at which a second pod waits.
 func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})
@@ -399,10 +399,45 @@ func TestBetweenTwoLists(t *testing.T) {
 		if got := r.Cache().GetRemoved("short"); got == nil || got.ExitCode != 7 {
 			t.Errorf("GetRemoved = %+v, want the status of the hint", got)
 		}
+		runtime.AnnounceHint(pleg.Hint{
+			UID: "a", Container: "other", State: pleg.StateExited,
+			Others: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, ExitCode: 9}},
+		})
+		synctest.Wait()
+		if got := r.Cache().GetRemoved("c"); got == nil || got.ExitCode != 9 {
+			t.Errorf("GetRemoved = %+v, want the status of the hint: the cache says that the container runs", got)
+		}
 		if pods, _, err := r.Pods(t.Context(), "b", "a", "b"); err != nil || len(pods) != 2 {
 			t.Errorf("Pods of two UIDs, one twice = %+v, %v", pods, err)
 		}
 	})
+}
+
+// With events lists of all pods are rare, but not when a pod is to be inspected again: because its inspection
+// failed, or on request.
+func TestNextInspectionComesSoonWithEvents(t *testing.T) {
+	for name, again := range map[string]func(*kit.Pipeline){
+		"a failure":        func(p *kit.Pipeline) { p.Runtime.SetPodFault("a", plegtest.Fail(errInspect)); p.RequestRelist("a") },
+		"RequestReinspect": func(p *kit.Pipeline) { p.RequestReinspect("a") },
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			runtime := plegtest.New()
+			p := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto})
+			p.Runtime = runtime
+			runtime.Set("a", "c=running")
+			p.Start(t)
+			time.Sleep(11 * time.Second)
+			runtime.Set("a", "d=running")
+			again(p)
+			synctest.Wait()
+			runtime.SetPodFault("a", nil)
+			time.Sleep(pipeline.DefaultRelistPeriod)
+			synctest.Wait()
+			if status, err := p.Cache().Get("a"); err != nil || status.Container("d") == nil {
+				t.Errorf("a period later the cache has %+v, %v, want container d", status, err)
+			}
+		})
+	}
 }
 
 // When a loop over the events ends, its subscriber is removed.

@@ -18,7 +18,7 @@ import (
 // all events, and a history records the changes of the runtime.
 type Simulation struct {
 	*Pipeline
-	Memory  // where the runtime serves
+	Memory  // the socket of the runtime
 	Node    *simruntime.Runtime
 	Client  *cri.Client
 	History *promises.History
@@ -26,12 +26,12 @@ type Simulation struct {
 	t           testing.TB
 	stream      promises.Stream
 	subscriber  *Subscriber
-	corrections *Subscriber // which a replay includes in the events
+	corrections *Subscriber // a replay includes the corrections in the events
 	stopServing func() error
 }
 
-// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o contains
-// the options of the client, in place of which the pipeline gets what around returns, if that is given.
+// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o contains the
+// options of the client. If around is given, the pipeline gets its result in place of the client.
 func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options, around ...func(*cri.Client) pleg.Runtime) *Simulation {
 	t.Helper()
 	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}

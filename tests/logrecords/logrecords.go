@@ -99,7 +99,7 @@ func sameRecord(a, b *Record) error {
 		r.Attributes = maps.Clone(r.Attributes)
 		delete(r.Attributes, "pleg.replayed")
 		if a.Attributes["pleg.replayed"] != b.Attributes["pleg.replayed"] {
-			r.Body = "" // it says so, too
+			r.Body = "" // the body says "replayed", too
 		}
 		if r.Name == "pleg.gap" || r.Name == "pleg.synced" {
 			r.Time = time.Time{} // a mark is made when it is needed

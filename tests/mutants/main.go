@@ -224,7 +224,7 @@ func (m *mutant) try(ctx context.Context, tree string, check bool) (string, erro
 		module = filepath.Dir(module)
 	}
 	if module == "kubelet" || module == "deploy" {
-		trim = "-trimpath=false" // its dependencies are many: it shares the build cache with other tests
+		trim = "-trimpath=false" // the module has many dependencies: it shares the build cache with other tests
 	}
 	args := []string{"test", "-v", "-vet=off", "-count=1", trim, "-ldflags=-s -w", "-timeout=60s", "-run=^" + m.test + "$", ".", "-args"}
 	test := exec.CommandContext(ctx, "go", append(args, m.flags...)...)

@@ -57,7 +57,7 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 	switch {
 	case p.Merged:
 	case p.end.Type != "" && p.end.Reason != pleg.OtherEpoch:
-		until = p.end.Seq - p.end.Missed // the events that the Gap counts come after that
+		until = p.end.Seq - p.end.Missed // the events that the Gap counts are later
 	case !p.latest:
 		until = p.last().Seq
 	}
@@ -197,7 +197,7 @@ func (p part) replayed() error {
 	mark := p.events[end].Seq
 	published := slices.DeleteFunc(slices.Clone(p.published()), func(ev pleg.Event) bool { return ev.Seq > mark })
 	got, want := lastOfEach(p.events[:end], p.wants), lastOfEach(published, p.wants)
-	until := uint64(0) // of the replay; what the filter drops after that changes nothing that came
+	until := uint64(0) // the last number of the replay: events that are dropped later change no other event
 	if p.at > 0 {
 		until = p.Events[p.at-1].Seq // of the Gap
 	}

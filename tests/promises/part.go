@@ -11,7 +11,7 @@ import (
 type part struct {
 	*Stream
 	events        []pleg.Event
-	at            int // its place in the stream
+	at            int // the index of the part's first event in the stream
 	replay        bool
 	first, latest bool
 	// end is the Gap behind it, if any.

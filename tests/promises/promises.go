@@ -157,7 +157,7 @@ func (s *Stream) Add(ev pleg.Event) {
 	}
 }
 
-// Cache is where a subscriber looks for the status behind an event.
+// Cache is the cache in which a subscriber looks for the status behind an event.
 type Cache interface {
 	Get(uid pleg.PodUID) (*pleg.PodStatus, error)
 	GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error)

@@ -120,7 +120,7 @@ func resumes(after uint64, of string) func(*promises.Stream) {
 	return func(s *promises.Stream) { s.After = pleg.Position{Epoch: of, Seq: after} }
 }
 
-// corrects is publishedOnly with an exit code of the last end that was published later.
+// corrects is publishedOnly, but the exit code of the last end was published later.
 func corrects(replay bool) func(*promises.Stream) {
 	return publishedOnly(func(s *promises.Stream) {
 		without := with(published[6], func(ev *pleg.Event) { ev.ExitCode = nil })

@@ -64,7 +64,7 @@ func (s *State) wants(p Pod, c Container) bool { return s.Wants == nil || s.Want
 func (s *State) look(uid pleg.PodUID, status *pleg.PodStatus, err error) {
 	switch {
 	case errors.Is(err, pleg.ErrUnknownPod):
-		status = &pleg.PodStatus{UID: uid} // it is gone
+		status = &pleg.PodStatus{UID: uid} // the pod is gone
 	case err != nil:
 		s.set(uid, s.pods[uid])
 		s.unsure[uid] = true
@@ -84,7 +84,7 @@ func (s *State) look(uid pleg.PodUID, status *pleg.PodStatus, err error) {
 // hasEvent reports whether events report a container's state: created and unknown are not reported.
 func hasEvent(c Container) bool { return c.State == pleg.StateRunning || c.State == pleg.StateExited }
 
-// Diff says in lines how the state differs from the truth.
+// Diff returns a line for each difference between the state and the truth.
 func (s *State) Diff(truth Truth) []string {
 	var diff []string
 	for uid, pod := range truth {

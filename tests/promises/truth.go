@@ -74,7 +74,7 @@ func containersOf(status *pleg.PodStatus) map[pleg.ContainerID]Container {
 	return containers
 }
 
-// Diff says in lines how a cache differs from the truth.
+// Diff returns a line for each difference between a cache and the truth.
 func (truth Truth) Diff(entries []cache.Entry) []string {
 	var diff []string
 	for _, e := range entries {

@@ -22,7 +22,7 @@ type conn struct {
 	*http2.Framer
 	headers *hpack.Encoder
 	block   *bytes.Buffer
-	stream  uint32 // the last that was opened
+	stream  uint32 // the last stream that was opened
 }
 
 // flood writes frames on connections of its own as fast as the daemon reads them. A connection that

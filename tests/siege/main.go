@@ -35,7 +35,7 @@ const (
 	// maxRSS and maxProbe are limits of the daemon.
 	maxRSS   = 256 << 20
 	maxProbe = 100 * time.Millisecond
-	// probeTimeout is also the time of a probe that failed.
+	// probeTimeout ends a probe, and is the time that a failed probe counts as.
 	probeTimeout = 10 * time.Second
 	probePeriod  = 200 * time.Millisecond
 	// memoryLimit makes the daemon collect garbage before it comes near maxRSS. An
@@ -136,8 +136,7 @@ func (s *siege) run(ctx context.Context) (err error) {
 	return errors.Join(judgeReaders(slices.Concat(readers...)), judgeDaemon(probes, peak), judgeRest(ctx, d, before))
 }
 
-// start runs a part of the siege in a process of its own until ctx ends, and returns what it
-// prints.
+// start runs a part of the siege in a process of its own until ctx ends, and returns its output.
 func (s *siege) start(ctx context.Context, part string) ([]byte, error) {
 	itself, err := os.Executable()
 	if err != nil {
@@ -174,7 +173,7 @@ func judgeReaders(readers []*reader) error {
 		if reader.Told > 0 {
 			sum.told++
 		}
-		sum.ended += max(0, reader.Ended-1) // the siege ends the last one
+		sum.ended += max(0, reader.Ended-1) // the end of the siege ends the last stream
 		sum.events += reader.Events
 		sum.lost += reader.Lost
 		sum.repeated += reader.Repeated

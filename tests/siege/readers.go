@@ -28,7 +28,7 @@ type reader struct {
 	// Lost counts the events that are missing without a Gap, Repeated the events that came twice.
 	Lost, Repeated uint64
 	Position       pleg.Position // from where to resume
-	Served         bool          // it got something
+	Served         bool          // the reader got at least one event
 
 	// last is the number up to which the reader got everything, if known.
 	last  uint64

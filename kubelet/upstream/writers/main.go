@@ -1,8 +1,9 @@
 // Command writers prints where the kubelet writes to a value that a list of the runtime returns: to
 // a field of a runtimeapi.Container or PodSandbox, of their metadata or image, or of a
 // kubecontainer.Container or Pod; to an element of a map or slice in one of them; and where it sorts
-// or changes a slice of them, or takes an address. The second step shares these values between
-// lists. It runs in the kubernetes repository, or in a copy of its module:
+// or changes a slice of them, or takes an address. It does not follow a map that is assigned or
+// passed on. The second step shares these values between lists. It runs in the kubernetes
+// repository, or in a copy of its module:
 //
 //	writers ./cmd/kubelet
 package main
@@ -23,7 +24,7 @@ import (
 	"strings"
 )
 
-// listed are the types of the values.
+// listed are the types of the values that a list returns.
 var listed = map[string]bool{
 	"k8s.io/cri-api/pkg/apis/runtime/v1.Container": true, "k8s.io/cri-api/pkg/apis/runtime/v1.PodSandbox": true,
 	"k8s.io/cri-api/pkg/apis/runtime/v1.ContainerMetadata": true, "k8s.io/cri-api/pkg/apis/runtime/v1.PodSandboxMetadata": true,

@@ -59,7 +59,7 @@ func (s Settings) environment() (env []string) {
 type Daemon struct {
 	*process.Process
 	Name, Socket string
-	// URL is where it serves HTTP; empty if it does not.
+	// URL is the address of its HTTP server; empty if there is none.
 	URL    string
 	Client *client.Client
 	http   *http.Client

@@ -101,15 +101,19 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 func Await(ctx context.Context, done func(context.Context) error) error {
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
+	var last error
 	for {
 		err := done(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil { // a call that ctx cuts off says nothing
+			last = err
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type Runtime struct {
 	Conditions []*runtimeapi.RuntimeCondition
 	Sandboxes  []*runtimeapi.PodSandbox
 	Containers []*runtimeapi.Container
-	Images     []*runtimeapi.FilesystemUsage // where they are
+	Images     []*runtimeapi.FilesystemUsage // the filesystems with the images
 	// Whole and One count the lists of all sandboxes and those with a filter. A list that was given
 	// up may still run.
 	Whole, One atomic.Int32

@@ -125,7 +125,7 @@ func (n *node) start(listen string) {
 	kit.Must(n, err)
 }
 
-// address is where the daemon serves its page.
+// address is the address at which the daemon serves its page.
 func (n *node) address() string { return strings.TrimPrefix(n.daemon.URL, "http://") }
 
 // open opens the page in a new tab. At the end the page must not have reported a problem.

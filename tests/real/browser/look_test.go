@@ -28,7 +28,7 @@ func TestLoadingUntilSynced(t *testing.T) {
 	n := serveNode(t, rt, simruntime.Population{Pods: 5, Containers: 1})
 	n.open(n.address())
 	n.wait(live)
-	for { // it is a problem later
+	for { // the wait for the list becomes a problem later
 		shown := eval[[]string](n, `[`+severity+`, ...["verdict", "count", "empty"].map(id => document.getElementById(id).textContent)]`)
 		if shown[0] == "ok" || shown[0] == "loading" && !slices.Equal(shown[1:], []string{"loading", "", "loading"}) {
 			t.Fatalf("the page says %q while the first list hangs", shown)

@@ -33,7 +33,7 @@ type scene struct {
 	shows  string // a condition
 }
 
-// hang makes the inspection of the pod to keep hang.
+// hang makes the inspection of n.keep hang.
 func (n *node) hang() {
 	bad := n.runtime.Pod(n.keep)
 	n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: bad.UID, Hang: true})

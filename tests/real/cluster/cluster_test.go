@@ -39,8 +39,6 @@ type cluster struct {
 	t      *testing.T
 	node   *node
 	kustom string // the folder with a copy of deploy/, for overlays beside it
-	// prometheus is the folder with the settings of Prometheus.
-	prometheus string
 }
 
 // startCluster returns a cluster whose node is ready for pods.

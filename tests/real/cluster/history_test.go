@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// socket is where the DaemonSet serves events to other programs of the node.
+// socket is the path at which the DaemonSet serves events to other programs of the node.
 const socket = "/run/pleg-pipeline/pleg.sock"
 
 // container is the state of one container or sandbox according to the events.
@@ -139,7 +139,7 @@ func differences(tr *truth, h *history, full bool) []string {
 	for id, c := range containers {
 		p := tr.pods[c.pod]
 		switch {
-		case p == nil && c.found && c.removed > 0: // it was deleted just before the watch began
+		case p == nil && c.found && c.removed > 0: // the pod was deleted just before the watch began
 			continue
 		case p == nil:
 			diffs = append(diffs, fmt.Sprintf("%s has events and is not in the watch", c.podName))

@@ -164,7 +164,7 @@ func (n *node) traces(ctx context.Context, podUID, containerID string) (map[stri
 	}
 	out, err := exec.CommandContext(ctx, "pgrep", "-a", "-x", "pleg-pipeline").Output()
 	if failed := new(exec.ExitError); err != nil && !errors.As(err, &failed) {
-		return nil, err // it fails if there is no such process
+		return nil, err // pgrep fails if there is no such process
 	}
 	found["process"] = slices.Collect(strings.Lines(string(out)))
 	containers, err := n.ctr(ctx, "containers", "list", "--quiet", `labels."io.kubernetes.pod.namespace"==pleg-pipeline`)

@@ -55,32 +55,12 @@ func (c *cluster) requireFleet() {
 		}
 		return nil
 	})
-	out := c.fleetEvents()
-	if !strings.Contains(out, nodeName) || !strings.Contains(out, pod.Name) {
-		c.t.Errorf("events --fleet has no event of %s on %s:\n%s", pod.Name, nodeName, out)
-	}
-}
-
-// fleetEvents returns the replay of all nodes: events --fleet follows until it is ended.
-func (c *cluster) fleetEvents() string {
-	c.t.Helper()
-	p := start(c.t, program(c.t, "pleg-pipeline"), "events", "--fleet", natsURL, "--cluster", "example", "--replay", "--output", "json")
-	var text []byte
-	process.Eventually(c.t, "Synced of events --fleet", func(context.Context) error {
-		var err error
-		if text, err = os.ReadFile(p.Log); err == nil && !strings.Contains(string(text), "Synced") {
-			err = fmt.Errorf("no Synced in %s", text)
-		}
-		return err
-	})
-	_ = p.Stop()
-	return string(text)
 }
 
 const webConfig = `tls_server_config: {cert_file: tls.crt, key_file: tls.key}
 `
 
-// requireTLS applies the base with TLS. It becomes ready only if the probes need none.
+// requireTLS applies the base with TLS. It becomes ready only if the probes need no TLS.
 func (c *cluster) requireTLS() {
 	c.t.Helper()
 	dir := c.overlay("tls", base+"components: [../deploy/components/web-config]\n")

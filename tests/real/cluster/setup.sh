@@ -10,14 +10,6 @@ export GOWORK=off
 mkdir -p "$bin"
 
 ../e2e/setup.sh
-missing=
-command -v prometheus >/dev/null 2>&1 || missing="$missing prometheus"
-if [ -n "$missing" ]; then
-	export DEBIAN_FRONTEND=noninteractive
-	apt-get update -qq
-	# shellcheck disable=SC2086 # a list of package names
-	apt-get install -y -qq --no-install-recommends $missing
-fi
 
 # The kubelet as released, and with the pipeline in place of GenericPLEG.
 ../kubelet/build.sh

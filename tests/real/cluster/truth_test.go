@@ -34,7 +34,7 @@ type apiPod struct {
 type truth struct {
 	mu   sync.Mutex
 	pods map[pleg.PodUID]*apiPod
-	err  error // why the watch has ended
+	err  error // the reason why the watch has ended
 }
 
 // watchPods follows the pods of all namespaces until the test ends.
@@ -100,7 +100,7 @@ func (tr *truth) apply(pod *corev1.Pod, deleted bool) {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, s := range statuses {
 			if s.ContainerID == "" {
-				continue // it was never created
+				continue // the container was never created
 			}
 			p.restarts[s.Name] = max(p.restarts[s.Name], s.RestartCount)
 			if s.State.Running != nil {

@@ -84,7 +84,7 @@ func describeEntry(e lab.Entry) string {
 // criEvents are the CRI events that one client received from the runtime.
 type criEvents struct {
 	mu    sync.Mutex
-	steps map[string]time.Time // when each came first, by stepKey
+	steps map[string]time.Time // the time at which each step first came, by stepKey
 	// exited are the containers whose final status came with a CRI event. containerd
 	// marks a container as exited before it gathers the statuses for the event. If the
 	// container is removed in between, no event and no call ever returns its exit code.

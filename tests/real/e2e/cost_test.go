@@ -24,8 +24,8 @@ const (
 	maxCallsByPolling = 1.2
 )
 
-// A change costs few calls of the runtime, also in a pod of 20 containers. How long after the runtime's
-// event its own arrives depends on the machine, and is only logged.
+// A change costs few calls of the runtime, also in a pod of 20 containers. The time from the runtime's
+// event to the event of the program depends on the machine, and is only logged.
 func TestCostOfChange(t *testing.T) {
 	for name, beside := range map[string]int{"small pods": 1, "pods of 20 containers": 19} {
 		t.Run(name+" by polling", func(t *testing.T) { costOfChangeByPolling(t, beside) })
@@ -35,8 +35,8 @@ func TestCostOfChange(t *testing.T) {
 	}
 }
 
-// ofPods starts an instance and pods, each with so many containers that do not change. There is at least
-// one such container: a pod without containers is about to end, and is listed until it ends.
+// ofPods starts an instance and pods, each with this many containers that do not change. There is at
+// least one such container: a pod without containers is about to end, and is listed until it ends.
 func ofPods(t *testing.T, settings daemon.Settings, beside int) (context.Context, *fixture, *instance) {
 	t.Helper()
 	ctx, f := newFixture(t, lab.Options{})

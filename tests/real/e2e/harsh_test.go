@@ -140,7 +140,7 @@ func TestNothingFromBeforeTheStart(t *testing.T) {
 	settings := daemon.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "2s"}
 	in := f.run(ctx, instanceOptions{name: "events", settings: settings, release: true})
 	in.paused = outage{to: time.Now()}
-	must(t, backoff.Wait(ctx, 10*time.Second)) // some lists, with the stream up
+	must(t, backoff.Wait(ctx, 10*time.Second)) // the time of some lists, with the stream up
 	t.Logf("the runtime handed out %v events of before", in.metric(ctx, t, "pleg_runtime_events_total"))
 	values, err := in.Metrics(ctx)
 	must(t, err)

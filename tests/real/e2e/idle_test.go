@@ -39,7 +39,7 @@ func TestIdleWatchOfShims(t *testing.T) {
 	with := f.run(ctx, instanceOptions{name: "with", release: true})
 	without := f.run(ctx, instanceOptions{name: "without", release: true, alone: true})
 	f.awaitAll(ctx)
-	must(t, backoff.Wait(ctx, 30*time.Second)) // all shims are found, and both have collected their garbage
+	must(t, backoff.Wait(ctx, 30*time.Second)) // by then all shims are found, and both daemons have collected their garbage
 	watches, other, read := cpu(t, with.PID()), cpu(t, without.PID()), reads(t, with.PID())-reads(t, without.PID())
 	must(t, backoff.Wait(ctx, idleTime))
 	watches, other, read = cpu(t, with.PID())-watches, cpu(t, without.PID())-other, reads(t, with.PID())-reads(t, without.PID())-read

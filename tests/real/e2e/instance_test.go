@@ -24,7 +24,7 @@ import (
 // callTimeout bounds a call of an instance, which may be stopped.
 const callTimeout = time.Second
 
-// arrival is an event and when it came.
+// arrival is an event and the time at which it came.
 type arrival struct {
 	pleg.Event
 	at time.Time
@@ -35,8 +35,8 @@ type instance struct {
 	*daemon.Daemon
 	name string
 
-	// criEvents, if not nil, contains the exit codes that CRI events carried. The
-	// instance need not know others.
+	// criEvents, if not nil, contains the exit codes that CRI events carried. The instance need not
+	// know other exit codes.
 	criEvents *criEvents
 
 	// paused is the time in which the instance itself did not run.
@@ -66,7 +66,7 @@ type instanceOptions struct {
 	// release runs the program as it is released, for a measurement: without the race detector,
 	// which takes many times as much memory and delays the end of every container by 1 s.
 	release bool
-	// alone hides the processes of the machine from it.
+	// alone hides the processes of the machine from the daemon.
 	alone bool
 }
 

@@ -67,6 +67,6 @@ func livesOfSandboxes(ctx context.Context, f *fixture) {
 	f.runContainer(ctx, second, lab.ContainerSpec{Name: "main", Attempt: 6, Program: lab.Pause()})
 	f.awaitAll(ctx)
 	f.step(ctx, l.RemovePod(ctx, pod))
-	f.step(ctx, l.StopPod(ctx, second)) // its container still runs
+	f.step(ctx, l.StopPod(ctx, second)) // the container of the sandbox still runs
 	f.step(ctx, l.RemovePod(ctx, second))
 }

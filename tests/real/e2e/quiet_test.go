@@ -29,8 +29,8 @@ const (
 // runtime is.
 var neverSaid = []verdict.Cause{verdict.HungShim, verdict.EmptyCgroup, verdict.ClientNotReading, verdict.NetworkPlugin, verdict.RuntimeUnready, verdict.ListTooLarge}
 
-// In a storm on a busy machine, and while the runtime is stopped for a while, nobody says that an end was
-// lost or that a shim hangs: each is over by itself.
+// In a storm on a busy machine, and while the runtime is stopped for a while, no finding says that an end
+// was lost or that a shim hangs: the runtime recovers by itself.
 func TestStormSaysNothing(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	f.timeout = 3 * time.Minute

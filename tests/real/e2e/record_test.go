@@ -86,7 +86,7 @@ func TestReplayOfRecording(t *testing.T) {
 // more lists, because the first may have begun before.
 func awaitRecordedLists(ctx context.Context, file string) error {
 	lists := func() int {
-		text, _ := os.ReadFile(file) // it may not exist yet
+		text, _ := os.ReadFile(file) // the file may not exist yet
 		return bytes.Count(text, []byte(`Containers","`))
 	}
 	before := lists()
@@ -94,7 +94,7 @@ func awaitRecordedLists(ctx context.Context, file string) error {
 }
 
 // awaitRecordedStatus waits until the recording contains a status that shows a container or
-// sandbox in a state. It follows the list.
+// sandbox in a state. The status follows the list.
 func awaitRecordedStatus(ctx context.Context, file, id, state string) error {
 	return eventually(ctx, func() bool {
 		text, _ := os.ReadFile(file)

@@ -48,7 +48,7 @@ func TestContainerd16(t *testing.T) {
 	must(t, l.RepairNetwork(ctx))
 }
 
-// expectNext returns an error unless the next event is this.
+// expectNext returns an error unless the next event is the given one.
 func expectNext(ctx context.Context, events <-chan pleg.Event, want pleg.EventType, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()

@@ -155,7 +155,7 @@ const (
 	// saidWithin is how long the daemon may take to report the runtime's conditions, which it reads every 10
 	// s, and the size of its lists, which it reads once a minute.
 	saidWithin, sizedWithin = 15 * time.Second, 70 * time.Second
-	// largePods with annotations as large as an API server accepts are over 60 % of a list.
+	// largePods with annotations as large as an API server accepts take over 60 % of a list.
 	largePods, largePod = 42, 250 << 10
 )
 

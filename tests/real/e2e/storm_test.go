@@ -32,7 +32,7 @@ func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	t, l := f.t, f.lab
 	t.Helper()
-	victims := make([]*lab.Container, 5) // they run until they are killed
+	victims := make([]*lab.Container, 5) // the victims run until they are killed
 	for i := range victims {
 		c := f.runContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
 		victims[i] = c
@@ -47,7 +47,7 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	_ = storm.Wait() // calls of the dead runtime have failed
 	for _, pod := range f.pods[:5] {
 		for _, c := range pod.Containers() {
-			if err := l.KillProcess(ctx, c); slices.Contains(victims, c) { // others have ended already
+			if err := l.KillProcess(ctx, c); slices.Contains(victims, c) { // other containers have ended already
 				must(t, err)
 			}
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// largeEvent is more than a stream of gRPC holds that nobody reads.
+	// largeEvent is the size of an event that fills a gRPC stream which nobody reads.
 	largeEvent = 80 << 10
 	// mostCreations is more than containerd's queue of a client holds: 100 events.
 	mostCreations = 150

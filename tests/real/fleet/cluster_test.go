@@ -129,34 +129,9 @@ func TestQuorumLost(t *testing.T) {
 	watch(t, url, fleet.WatchOptions{Replay: true}, a, b).converges()
 }
 
-// A server was stopped while the others went on, and consumers come to it before it has caught up.
-// It answers for the whole cluster, but no Synced may come before the acknowledged messages.
+// A server was stopped while the others went on, and watches come to it before it has caught up. It answers for the whole cluster,
+// but no Synced may come before the acknowledged messages. A watch that resumes gets each event after its position once, and no Gap.
 func TestReplicaBehind(t *testing.T) {
-	t.Parallel()
-	servers := startCluster(t)
-	behind, others := servers[2], urlOf(servers[:2]...)
-	a := startAgent(t, others, "node-a", agentOptions{limits: fleet.Limits{Replicas: 3}})
-	js := jetStream(t, connect(t, others))
-	for _, stream := range streams {
-		follow(t, js, stream, 2)
-	}
-	kit.Must(t, behind.Pause())
-	a.steps(2000)
-	until(t, a.hasPublishedAll)
-	kit.Must(t, behind.Continue())
-	var late []*consumer
-	for range 8 {
-		c := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)
-		c.wantsAtLeastThis()
-		late = append(late, c)
-	}
-	for _, c := range late {
-		c.converges()
-	}
-}
-
-// A watch resumes at a server that was stopped while the others went on. It gets each event after its position once, and no Gap.
-func TestResumeAtReplicaBehind(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
 	behind, others := servers[2], urlOf(servers[:2]...)
@@ -178,13 +153,19 @@ func TestResumeAtReplicaBehind(t *testing.T) {
 		a.steps(1000)
 		until(t, a.hasPublishedAll)
 		kit.Must(t, fails.up())
-		var resumed []*consumer
+		var late, resumed []*consumer
 		for i := range 8 { // at the end, and before
+			c := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)
+			c.wantsAtLeastThis()
+			late = append(late, c)
 			had := had[:len(had)-len(had)*i/10]
 			for had[len(had)-1].At == "" { // an event of a replay
 				had = had[:len(had)-1]
 			}
 			resumed = append(resumed, watchFrom(t, behind.URL, fleet.WatchOptions{After: &had[len(had)-1].At}, had, a))
+		}
+		for _, c := range late {
+			c.converges()
 		}
 		for _, c := range resumed {
 			c.converges()
@@ -208,7 +189,8 @@ func follow(t *testing.T, js jetstream.JetStream, stream string, server int) {
 	})
 }
 
-// leaderOf returns the index of the server that leads a stream. Without one there is no answer.
+// leaderOf returns the index of the server that leads a stream. Without a leader there is no
+// answer.
 func leaderOf(t *testing.T, js jetstream.JetStream, name string) (int, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 			}
 		}},
 		{name: "dead path", o: fieldOptions{behind: true}, within: 30 * time.Second, fault: func(f *field) {
-			f.relay.strand() // it no longer passes anything, without an end of the connection
+			f.relay.strand() // the relay passes nothing any more, without an end of the connection
 			f.a.steps(20)
 		}},
 		// Heartbeats come, as from a server that follows the leader and does not get the leader's
@@ -79,7 +79,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{name: "the node's own message late", o: fieldOptions{a: agentOptions{limits: fleet.Limits{MaxAge: 3 * shortLived.MaxAge}}}, within: 10 * time.Second, fault: func(f *field) {
 			<-f.relay.holdAt("node-a.= ")
-			time.Sleep(7 * time.Second) // its agent has given it up
+			time.Sleep(7 * time.Second) // the agent has given up its message
 			f.relay.release()
 			f.a.steps(1)
 		}},
@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 			f.stall.Unlock()
 		}},
 		// The server refuses one message and accepts the messages behind it, and the agent is killed before
-		// it can repair that. The next agent, of the same epoch, leaves no stale state.
+		// it can repair the hole. The next agent, of the same epoch, leaves no stale state.
 		{name: "agent dies after a refused message", within: 15 * time.Second, gap: anyGap, o: fieldOptions{a: agentOptions{spoil: func(_ *pleg.Event, s *pleg.PodStatus) {
 			if large.Load() && s.Namespace == "shop" {
 				s.IPs = []string{strings.Repeat("x", 20<<10)}

@@ -226,7 +226,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	return watchFrom(t, url, o, nil, agents...)
 }
 
-// watchFrom starts a consumer that had these events from a replay on, up to the position after which it resumes.
+// watchFrom starts a consumer that has these events, a replay first, and resumes after their last position.
 func watchFrom(t *testing.T, url string, o fleet.WatchOptions, had []fleet.Event, agents ...*agent) *consumer {
 	t.Helper()
 	c := &consumer{
@@ -263,7 +263,7 @@ func watchFrom(t *testing.T, url string, o fleet.WatchOptions, had []fleet.Event
 				return
 			}
 			c.stall.Lock()
-			c.stall.Unlock() //nolint:staticcheck // it only waits
+			c.stall.Unlock() //nolint:staticcheck // the lock is only a way to wait
 			c.mu.Lock()
 			c.last = time.Now()
 			if ev.Type == pleg.Gap {
@@ -325,7 +325,7 @@ func (c *consumer) within(bound time.Duration) {
 	}
 }
 
-// got returns the events so far, the number of Gaps among them, and when the last one came.
+// got returns the events so far, the number of Gaps among them, and the time of the last event.
 func (c *consumer) got() (events []fleet.Event, gaps int, last time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -376,7 +376,7 @@ func (c *consumer) isSynced() error {
 }
 
 // field is a server, two nodes and a watch that has received everything. The connection of the
-// first node passes a relay.
+// first node goes through a relay.
 type field struct {
 	t      *testing.T
 	server *natsd.Server
@@ -389,7 +389,7 @@ type fieldOptions struct {
 	// config configures the server; a is the first agent.
 	config string
 	a      agentOptions
-	// behind is true if the connection of the watch passes the relay too.
+	// behind is true if the connection of the watch goes through the relay too.
 	behind bool
 }
 

@@ -42,7 +42,7 @@ func TestLostTailIsNotSilent(t *testing.T) {
 	kit.Must(t, setStreams(store, saved))
 	kit.Must(t, s.Start(t.Context()))
 	until(t, a.hasPublishedAll)
-	b.steps(1) // its message gets the number of a lost message
+	b.steps(1) // the message of this step gets the number of a lost message
 	late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
 	late.converges()
 	for range 40 {

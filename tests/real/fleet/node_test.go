@@ -61,7 +61,7 @@ func newNode(t *testing.T, name string, o agentOptions) *simNode {
 	marks := make(chan stage.Mark)
 	go func() {
 		defer close(n.stopped)
-		_ = d.Run(n.outcomes, marks) // it ends with the channel
+		_ = d.Run(n.outcomes, marks) // Run ends with the channel
 	}()
 	// Without a first list the dispatcher's Synced would not come.
 	marks <- stage.Mark{Current: time.Now()}

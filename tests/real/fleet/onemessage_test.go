@@ -13,8 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Messages that nobody can read are passed over, by watches that run and by watches that come
-// later.
+// Watches skip messages that nobody can read, both watches that run and watches that come later.
 func TestUnreadableMessageStopsNobody(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})

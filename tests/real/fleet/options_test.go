@@ -88,7 +88,7 @@ func TestPublisherOptionsAct(t *testing.T) {
 		"Logger": {func(o *fleet.PublisherOptions) { o.Cluster, o.Logger = "c9", log.Logger() }, func(*fleet.Publisher, *simNode) error {
 			if !strings.Contains(log.String(), "publishing again") {
 				if strings.Contains(log.String(), "fewer than 3 servers") && !strings.Contains(log.String(), "cannot publish") {
-					_ = js.DeleteStream(t.Context(), "pleg-v2-c9") // it begins again
+					_ = js.DeleteStream(t.Context(), "pleg-v2-c9") // the publisher begins again
 				}
 				return fmt.Errorf("the log is %q", log.String())
 			}
@@ -119,7 +119,7 @@ func TestPublisherOptionsAct(t *testing.T) {
 	}
 }
 
-// Each option of a watch acts: of two nodes of one cluster, and one of another.
+// Each option of a watch acts, with two nodes in one cluster and one node in another.
 func TestWatchOptionsAct(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -144,7 +144,7 @@ func TestWatchOptionsAct(t *testing.T) {
 	after := events[1+slices.IndexFunc(events, func(ev fleet.Event) bool { return ev.At == middle }):]
 	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "copy", Mirror: &jetstream.StreamSource{Name: streams[0], FilterSubject: allSubjects(b)}})
 	kit.Must(t, err)
-	until(t, func() error { // a watch of what is not copied yet has a Synced first
+	until(t, func() error { // a watch that begins before everything is copied gets a Synced too early
 		info, err := mirror.Info(t.Context())
 		if err == nil && (info.State.Msgs == 0 || info.Mirror == nil || info.Mirror.Lag > 0) {
 			err = fmt.Errorf("the mirror has %+v", info.State)
@@ -175,7 +175,7 @@ func TestWatchOptionsAct(t *testing.T) {
 	}
 	type row struct {
 		o fleet.WatchOptions
-		// acts returns an error until the events, or what was said, show that the option acts.
+		// acts returns an error until the events, or the texts in said, show that the option acts.
 		acts func([]fleet.Event) error
 	}
 	rows := map[string]row{
@@ -213,7 +213,7 @@ func TestWatchOptionsAct(t *testing.T) {
 		}},
 	}
 	kit.RequireRows(t, fleet.WatchOptions{}, rows)
-	for _, name := range slices.Sorted(maps.Keys(rows)) { // garbage is the last
+	for _, name := range slices.Sorted(maps.Keys(rows)) { // the row that publishes garbage is the last
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			var got []fleet.Event

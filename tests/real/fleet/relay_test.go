@@ -122,10 +122,22 @@ type heldWriter struct {
 }
 
 func (w heldWriter) Write(p []byte) (int, error) {
-	if t := w.r.trap.Load(); t != nil && bytes.Contains(p, t.bytes) && w.r.trap.CompareAndSwap(t, nil) {
-		w.r.hold()
-		close(t.sprung)
+	if t := w.r.trap.Load(); t != nil {
+		before, _, found := bytes.Cut(p, t.bytes)
+		if found && w.r.trap.CompareAndSwap(t, nil) {
+			if n, err := w.to.Write(before); err != nil {
+				return n, err
+			}
+			w.r.hold()
+			close(t.sprung)
+			n, err := w.pass(p[len(before):])
+			return len(before) + n, err
+		}
 	}
+	return w.pass(p)
+}
+
+func (w heldWriter) pass(p []byte) (int, error) {
 	w.r.held.RLock()
 	defer w.r.held.RUnlock()
 	return w.to.Write(p)
@@ -141,7 +153,7 @@ func (r *relay) cut() {
 	r.conns = nil
 }
 
-// holdAt holds the data of clients from the next data with this text on, until release.
+// holdAt holds the data of clients from this text on, until release.
 func (r *relay) holdAt(text string) (sprung <-chan struct{}) {
 	t := &trap{[]byte(text), make(chan struct{})}
 	r.trap.Store(t)

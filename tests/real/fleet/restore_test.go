@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// backup is what "nats stream backup" writes.
+// backup contains the files of "nats stream backup".
 type backup struct {
 	Config json.RawMessage `json:"config"`
 	State  json.RawMessage `json:"state"`
@@ -67,8 +67,8 @@ func (b backup) restore(t *testing.T, conn *nats.Conn) {
 	}
 }
 
-// A backup brings old messages and their numbers back. Agents publish the present state again, also a quiet one of which only a pod
-// has gone since, and no watch goes on as if it had what is there now.
+// A backup brings old messages and their numbers back. Agents publish the present state again, also a quiet agent that
+// has lost only one pod since the backup, and no watch takes the restored messages for those that it has received.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]time.Duration{"at once": 0, "later": 30 * time.Second} {
@@ -103,7 +103,7 @@ func TestBackupAndRestore(t *testing.T) {
 			}
 			resumed()
 			first.within(30 * time.Second)
-			b.steps(40) // more than were there before
+			b.steps(40) // more messages than the deleted stream had
 			first.converges()
 			resumed()
 			watch(t, as("root"), fleet.WatchOptions{Replay: true}, a, b).converges()
@@ -111,7 +111,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
-// An agent that may creates the stream or the bucket again if it was deleted.
+// An agent with the permission creates the stream or the bucket again if it was deleted.
 func TestDeletedStream(t *testing.T) {
 	t.Parallel()
 	for _, stream := range streams {

@@ -48,7 +48,7 @@ func TestPodsThatAreGone(t *testing.T) {
 	f := startField(t, fieldOptions{})
 	f.a.stop()
 	f.a.steps(100)
-	f.cancel() // it would believe the later messages
+	f.cancel() // this watch would believe the later messages
 	<-f.done
 	js := jetStream(t, connect(t, f.server.URL))
 	const pods = 1100

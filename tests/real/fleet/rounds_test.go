@@ -26,8 +26,8 @@ var (
 	rounds    = flag.Int("rounds", 1, "the `NUMBER` of rounds of each seed of TestRounds")
 )
 
-// Faults drawn at random, on three to six nodes and one server, or three: then each watch has the state of all nodes, nothing twice,
-// and a Gap for what is missing.
+// Faults drawn at random, on three to six nodes and one server, or three: then each watch has the state of all nodes,
+// no event twice, and a Gap for missing events.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
@@ -210,7 +210,7 @@ func (r *round) onStream(what string, do func(context.Context, jetstream.Stream)
 	})
 }
 
-// setMaxBytes lets the stream have what it has and no more, or everything.
+// setMaxBytes limits the stream to its present size, or removes the limit.
 func (r *round) setMaxBytes(full bool) {
 	r.t.Helper()
 	r.onStream("limit", func(ctx context.Context, stream jetstream.Stream) error {
@@ -223,7 +223,7 @@ func (r *round) setMaxBytes(full bool) {
 	})
 }
 
-// empty lets the stream have everything.
+// empty removes the limit of the stream, and restarts the agents.
 func (r *round) empty() {
 	r.t.Helper()
 	r.setMaxBytes(false)
@@ -233,7 +233,7 @@ func (r *round) empty() {
 		}
 		return nil
 	})
-	for _, a := range r.agents { // otherwise it tries again after a minute
+	for _, a := range r.agents { // otherwise each tries again only after a minute
 		a.restart()
 	}
 }
@@ -340,7 +340,7 @@ var roundFaults = map[string]func(r *round, a *agent, path *relay){
 				return err
 			}
 			if err = states.Forget(ctx, a.name); err != nil && (strings.Contains(err.Error(), "has not published") || strings.Contains(err.Error(), "an agent publishes")) {
-				return nil // it is purged, or nobody could be told that its agent has ended
+				return nil // it is purged, or its agent could not report its end
 			}
 			return err
 		})

@@ -171,6 +171,6 @@ func (s *scale) change(duration time.Duration) {
 
 // use returns the usage of a process.
 func use(pid int) process.Use {
-	use, _ := process.UseOf(pid) // it counts as nothing
+	use, _ := process.UseOf(pid) // a process that has ended counts as zero
 	return use
 }

@@ -65,11 +65,11 @@ func TestVerdicts(t *testing.T) {
 	status.Store(&well)
 	shows("ok", "", "")
 	a.stop()
-	shows("warning", "node silent", "") // it ended normally
+	shows("warning", "node silent", "") // the agent ended normally
 }
 
 // Each row of a pod says that its inspection hangs, or that nobody publishes for its node, and these
-// rows come first; events of the last minutes are there.
+// rows come first. The command events prints the events of the last minutes.
 func TestPodsCarryTheFinding(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")

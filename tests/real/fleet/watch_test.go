@@ -67,7 +67,7 @@ func TestWatchResumes(t *testing.T) {
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
 	c.converges()
 	first := c.count() - 1
-	live := watch(t, s.URL, fleet.WatchOptions{Bookmarks: true}) // its first position comes before any event
+	live := watch(t, s.URL, fleet.WatchOptions{Bookmarks: true}) // the first position of this watch comes before any event
 	live.eventually(func() error {
 		if len(live.events) == 0 {
 			return errors.New("no Bookmark")

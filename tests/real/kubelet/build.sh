@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the kubelet five times, into .bin: as released; with the first, the second and both changes
-# of kubelet/upstream; and with the pipeline instead of GenericPLEG. Overlays make the changes; the
+# Builds the kubelet four times, into .bin: as released; with the first and with both changes of
+# kubelet/upstream; and with the pipeline instead of GenericPLEG. Overlays make the changes; the
 # last one is an import and an expression. All have the same versions of all modules.
 set -eu
 
@@ -44,7 +44,7 @@ if [ ! -d "$src" ]; then
 fi
 [ -x "$bin/kubelet-stock" ] || build kubelet-stock
 
-for kind in small-step:1 second-step:2 both-steps:12; do
+for kind in small-step:1 both-steps:12; do
 	name=${kind%:*}
 	rm -rf "${bin:?}/$name"
 	(cd "$root/kubelet" && GOFLAGS= "$go" run ./upstream -steps "${kind#*:}" -write "$bin/$name")

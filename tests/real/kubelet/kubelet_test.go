@@ -40,13 +40,12 @@ kind: Pod
 metadata: {name: {{.Name}}, namespace: default}
 spec:
   hostNetwork: true
-  restartPolicy: {{.Restart}}
   terminationGracePeriodSeconds: 2
   containers:
   - name: app
     image: ` + lab.Image + `
     imagePullPolicy: Never
-    args: [{{.Args}}]
+    args: [pause]
 `))
 
 // kubelet runs standalone on a lab.
@@ -73,7 +72,7 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 		kit.Must(t, os.Mkdir(k.path(dir), 0o755))
 	}
 	for i := range pods {
-		k.addPod(podName(i), "Always", `"pause"`)
+		k.addPod(podName(i))
 	}
 	return k
 }
@@ -109,10 +108,10 @@ func (k *kubelet) start(endpoint, cgroup string) {
 func (k *kubelet) path(name string) string { return filepath.Join(k.dir, name) }
 
 // addPod writes a manifest. The kubelet reads the folder every 2 s.
-func (k *kubelet) addPod(name, restart, args string) {
+func (k *kubelet) addPod(name string) {
 	k.t.Helper()
 	var text bytes.Buffer
-	kit.Must(k.t, manifest.Execute(&text, map[string]string{"Name": name, "Restart": restart, "Args": args}))
+	kit.Must(k.t, manifest.Execute(&text, map[string]string{"Name": name}))
 	tmp := k.path(name)
 	kit.Must(k.t, os.WriteFile(tmp, text.Bytes(), 0o600))
 	kit.Must(k.t, os.Rename(tmp, filepath.Join(k.dir, "manifests", name+".yaml")))
@@ -124,15 +123,7 @@ func (k *kubelet) removePod(name string) {
 }
 
 // stop ends the kubelet. Its pods stay; the lab removes them.
-func (k *kubelet) stop() {
-	_ = k.Stop()
-	if dir := os.Getenv("KUBELET_E2E_LOGS"); dir != "" {
-		if text, err := os.ReadFile(k.path("log")); err == nil {
-			name := strings.ReplaceAll(k.t.Name(), "/", "-") + "-" + filepath.Base(k.binary) + "-" + filepath.Base(k.dir) + ".log"
-			_ = os.WriteFile(filepath.Join(dir, name), text, 0o600)
-		}
-	}
-}
+func (k *kubelet) stop() { _ = k.Stop() }
 
 // unmount removes the volumes of pods, so that the folder can be deleted.
 func (k *kubelet) unmount() {

@@ -1,16 +1,19 @@
 //go:build linux
 
+// Package e2e_test runs real kubelets on a real containerd or CRI-O: the released kubelet, kubelets with
+// the steps of docs/dev/upstream.md, and a kubelet with the pipeline instead of GenericPLEG; the first and
+// the last also with the gate EventedPLEG on. All must pass; the log compares their times. build.sh builds
+// them.
 package e2e_test
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"os"
 	"os/signal"
-	"regexp"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,29 +24,59 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// The changes in each trial while calls are measured: containers are killed together, and as many pods
-// are added as removed.
+// The changes in each trial: containers are killed together while calls are measured, and as many pods are
+// added as removed; then others are killed while the runtime is down. Each trial kills a container once: its
+// second restart would wait for 10 s.
 const (
 	killed   = 50
 	replaced = 10
+	down     = 3
 )
 
+// withEvents is the end of the kinds of kubelets with the gate EventedPLEG on.
+const (
+	pipeline   = "pipeline"
+	withEvents = "+events"
+)
+
+// settleTime is how long a kubelet is left alone after the start of its pods.
+const settleTime = 10 * time.Second
+
+// unrelated are errors that any kubelet may log: on an overloaded machine, and if its
+// garbage collection and the worker of a pod remove the same container.
+var unrelated = map[string]int{
+	"kubelet.go: Housekeeping took longer than expected": 1,
+	"kuberuntime_gc.go: Failed to remove container":      1,
+}
+
 // TestKubeletRestart restarts kubelets in turn on one runtime with the same pods. The first relist then
-// inspects all of them. KUBELET_E2E_SIZES are the numbers of pods, KUBELET_E2E_RUNS (5) is how often
-// each kubelet starts, KUBELET_E2E_SPAN how long it is idle.
+// inspects all of them. KUBELET_E2E_KINDS are the kubelets, KUBELET_E2E_SIZES the numbers of pods,
+// KUBELET_E2E_RUNS is how often each kubelet starts, KUBELET_E2E_SPAN how long it is idle.
 func TestKubeletRestart(t *testing.T) {
-	kinds := strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock small-step both-steps pipeline"))
-	for text := range strings.FieldsSeq(cmp.Or(os.Getenv("KUBELET_E2E_SIZES"), "110 250 500")) {
+	kinds := strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock stock+events small-step both-steps pipeline pipeline+events"))
+	for text := range strings.FieldsSeq(cmp.Or(os.Getenv("KUBELET_E2E_SIZES"), "70")) {
 		size, err := strconv.Atoi(text)
-		if err != nil || size < killed+replaced {
-			t.Fatalf("KUBELET_E2E_SIZES has %q, want numbers of at least %d", text, killed+replaced)
+		if err != nil || size < killed+replaced+down {
+			t.Fatalf("KUBELET_E2E_SIZES has %q, want numbers of at least %d", text, killed+replaced+down)
 		}
 		t.Run("pods="+text, func(t *testing.T) { restartWith(t, kinds, size) })
 	}
+}
+
+// trial is one kubelet on the runtime.
+type trial struct {
+	*result
+	t *testing.T
+	l *lab.Lab
+	k *kubelet
+	// used is the number of pods whose containers were killed.
+	used int
 }
 
 func restartWith(t *testing.T, kinds []string, size int) {
@@ -51,7 +84,7 @@ func restartWith(t *testing.T, kinds []string, size int) {
 	t.Cleanup(stop)
 	results := newResults(kinds)
 	title := fmt.Sprintf("%s, %d static pods: median (least to most), average ± standard deviation", lab.DefaultRuntime(), size)
-	defer func() { t.Log("\n" + table(title, kinds, results, spread)) }()
+	defer func() { t.Log("\n" + table(title, kinds, results)) }()
 
 	l, bin := startLab(ctx, t)
 	k := newKubelet(t, bin, kinds[0], size-replaced)
@@ -59,23 +92,89 @@ func restartWith(t *testing.T, kinds []string, size int) {
 	k.start(l.Endpoint(), l.CgroupParent())
 	await(ctx, t, "start of all pods", time.Second, func() bool { return len(running(ctx, l)) == size })
 	trials := 0
-	for range runs(t, 5) {
+	for range runs(t, 1) {
 		for _, kind := range kinds {
 			trials++
 			k.stop()
 			k.become(bin, kind)
 			tr := &trial{result: results[kind], t: t, l: l, k: k}
 			tr.tidy(ctx)
+			before := k.errors()
 			tr.restartKubelet(ctx, size)
 			tr.idle(ctx)
 			tr.churn(ctx, trials)
+			tr.count(before, k.errors())
+			tr.restartRuntime(ctx)
+			if n := k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
+				t.Errorf("%s: %v events were discarded", kind, n)
+			}
 			t.Logf("trial %d, %s, load %s", trials, kind, load(t))
+		}
+	}
+	requireErrors(t, kinds, results)
+}
+
+// requireErrors fails the test if a kubelet with the pipeline has logged an error that no other has.
+func requireErrors(t *testing.T, kinds []string, results map[string]*result) {
+	t.Helper()
+	others := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return strings.HasPrefix(kind, pipeline) })
+	if len(others) == 0 {
+		return // nothing to compare the errors with
+	}
+	known := maps.Clone(unrelated)
+	for _, kind := range others {
+		maps.Copy(known, results[kind].errors)
+	}
+	for kind, r := range results {
+		for text, n := range r.errors {
+			if known[text] == 0 {
+				t.Errorf("%s: only a kubelet with the pipeline logged this error, %d times: %s", kind, n, text)
+			}
 		}
 	}
 }
 
+// runs is the number in KUBELET_E2E_RUNS.
+func runs(t *testing.T, otherwise int) int {
+	t.Helper()
+	text := os.Getenv("KUBELET_E2E_RUNS")
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("KUBELET_E2E_RUNS is %q, want a number of at least 1", text)
+	}
+	return n
+}
+
+// startLab runs a runtime until the test ends, and returns the folder of the kubelets.
+func startLab(ctx context.Context, t *testing.T) (l *lab.Lab, bin string) {
+	t.Helper()
+	bin, err := filepath.Abs(".bin")
+	kit.Must(t, err)
+	l, err = lab.Start(ctx, lab.Options{})
+	kit.Must(t, err)
+	t.Cleanup(func() {
+		if err := l.Stop(ctx); err != nil {
+			t.Errorf("stop lab: %v", err)
+		}
+	})
+	return l, bin
+}
+
+// next returns the names of n pods whose containers have not been killed.
+func (tr *trial) next(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = podName(tr.used)
+		tr.used++
+	}
+	return names
+}
+
 // tidy removes the remains of earlier trials while no kubelet runs, so that the first relist asks for one
-// container of each pod, and nobody asks for others.
+// container of each pod, and no kubelet asks for other containers.
 func (tr *trial) tidy(ctx context.Context) {
 	for _, c := range containers(ctx, tr.l) {
 		if c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
@@ -112,12 +211,22 @@ func (tr *trial) restartKubelet(ctx context.Context, size int) {
 	tr.requireSame(ctx, "the restart of the kubelet", before, nil)
 }
 
+// span is how long the idle node is measured, as KUBELET_E2E_SPAN says.
+func span(t *testing.T) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(cmp.Or(os.Getenv("KUBELET_E2E_SPAN"), "20s"))
+	kit.Must(t, err)
+	return d
+}
+
 // idle measures a span in which nothing changes.
 func (tr *trial) idle(ctx context.Context) {
-	pause(ctx, settleTime)
+	_ = backoff.Wait(ctx, settleTime)
 	before, began := tr.usage(), time.Now()
-	pause(ctx, span(tr.t))
-	tr.share("idle", before, time.Since(began))
+	_ = backoff.Wait(ctx, span(tr.t))
+	used, took := tr.usage().since(before), time.Since(began)
+	tr.add("idle: CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/took.Seconds())
+	tr.add("idle: CPU of the runtime (% of a core)", 100*used.runtime.Seconds()/took.Seconds())
 	tr.memory(ctx, "idle")
 }
 
@@ -137,7 +246,7 @@ func (tr *trial) churn(ctx context.Context, trials int) {
 	before := tr.usage()
 	tr.k.replace(trials)
 	victims.kill(tr.t)
-	pause(ctx, time.Second) // the kubelet is now in the middle of it
+	_ = backoff.Wait(ctx, time.Second) // the kubelet is now in the middle of the churn
 	tr.memory(ctx, "churn")
 	tr.restarts(fmt.Sprintf("churn: %d killed, %d pods replaced", killed, replaced), victims.restarts(ctx, tr.k))
 	await(ctx, tr.t, "replacement of pods", time.Second, func() bool {
@@ -155,6 +264,47 @@ func (tr *trial) churn(ctx context.Context, trials int) {
 	}
 }
 
+// restartRuntime kills and restarts the runtime. In between some containers end; the
+// others keep running.
+func (tr *trial) restartRuntime(ctx context.Context) {
+	before := running(ctx, tr.l)
+	v := choose(ctx, tr.t, tr.l, tr.next(down)...)
+	tr.l.Crash()
+	v.kill(tr.t)
+	v.at = time.Now()
+	kit.Must(tr.t, tr.l.Revive(ctx))
+	tr.restarts("killed while the runtime is down, since its restart", v.restarts(ctx, tr.k))
+	tr.requireSame(ctx, "the restart of the runtime", before, v)
+}
+
+// requireSame fails the test if a container has been replaced, except the victims.
+func (tr *trial) requireSame(ctx context.Context, since string, before map[string]*runtimeapi.Container, v *victims) {
+	now := running(ctx, tr.l)
+	for pod, was := range before {
+		if v != nil && v.before[pod] != nil {
+			continue
+		}
+		if c := now[pod]; c == nil || c.GetId() != was.GetId() {
+			tr.t.Errorf("the container of %s does not run any more since %s", pod, since)
+		}
+	}
+}
+
+// usage is the CPU time of the kubelet and of the runtime.
+type usage struct{ kubelet, runtime time.Duration }
+
+func (tr *trial) usage() usage {
+	kubelet, err := process.UseOf(tr.k.PID())
+	kit.Must(tr.t, err)
+	runtime, err := process.UseOf(tr.l.PID())
+	kit.Must(tr.t, err)
+	return usage{kubelet.CPU, runtime.CPU}
+}
+
+func (u usage) since(before usage) usage {
+	return usage{u.kubelet - before.kubelet, u.runtime - before.runtime}
+}
+
 // replace writes the manifests of the pods that come with a trial, and removes those of the trial before.
 func (k *kubelet) replace(trial int) {
 	k.t.Helper()
@@ -162,7 +312,7 @@ func (k *kubelet) replace(trial int) {
 		if trial > 0 {
 			k.removePod(replacedName(trial-1, i))
 		}
-		k.addPod(replacedName(trial, i), "Always", `"pause"`)
+		k.addPod(replacedName(trial, i))
 	}
 }
 
@@ -174,72 +324,4 @@ func load(t *testing.T) string {
 	text, err := os.ReadFile("/proc/loadavg")
 	kit.Must(t, err)
 	return strings.Join(strings.Fields(string(text))[:3], " ")
-}
-
-// histogram counts the calls that took at most so many seconds, for each limit in rising order.
-type histogram []struct{ limit, calls float64 }
-
-var bucketLine = regexp.MustCompile(`(?m)^kubelet_runtime_operations_duration_seconds_bucket\{operation_type="(\w+)",le="([^"]+)"\} (\S+)$`)
-
-// calls returns the kubelet's own measurements of its calls to the runtime.
-func (tr *trial) calls(ctx context.Context, operation string) histogram {
-	text, err := tr.k.get(ctx, "/metrics")
-	kit.Must(tr.t, err)
-	return tr.parse(text, operation)
-}
-
-func (tr *trial) parse(text, operation string) histogram {
-	var h histogram
-	for _, match := range bucketLine.FindAllStringSubmatch(text, -1) {
-		if match[1] != operation {
-			continue
-		}
-		limit, limitErr := strconv.ParseFloat(match[2], 64)
-		calls, err := strconv.ParseFloat(match[3], 64)
-		kit.Must(tr.t, errors.Join(limitErr, err))
-		h = append(h, struct{ limit, calls float64 }{limit, calls})
-	}
-	return h
-}
-
-func (h histogram) count() float64 {
-	if len(h) == 0 {
-		return 0
-	}
-	return h[len(h)-1].calls
-}
-
-// since returns the calls after those of before.
-func (h histogram) since(before histogram) histogram {
-	h = slices.Clone(h)
-	for i := range before {
-		h[i].calls -= before[i].calls
-	}
-	return h
-}
-
-// quantile is Prometheus's histogram_quantile.
-func (h histogram) quantile(q float64) float64 {
-	rank := q * h.count()
-	low, fewer := 0.0, 0.0
-	for _, b := range h {
-		if math.IsInf(b.limit, 1) {
-			break
-		}
-		if b.calls >= rank && b.calls > fewer {
-			return low + (b.limit-low)*(rank-fewer)/(b.calls-fewer)
-		}
-		low, fewer = b.limit, b.calls
-	}
-	return low
-}
-
-func TestQuantile(t *testing.T) {
-	h := histogram{{0.005, 50}, {0.0125, 90}, {0.03, 100}, {math.Inf(1), 100}}
-	if got, want := h.quantile(0.95), 0.0125+(0.03-0.0125)/2; math.Abs(got-want) > 1e-9 {
-		t.Errorf("the quantile is %v, want %v", got, want)
-	}
-	if got := h.since(h).count(); got != 0 {
-		t.Errorf("%v calls after all, want 0", got)
-	}
 }

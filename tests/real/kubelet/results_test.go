@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
 // result contains the measurements of one kind of kubelet over all runs.
@@ -45,16 +43,19 @@ func (r *result) restarts(what string, took []time.Duration) {
 	}
 }
 
-func (r *result) count(errors map[string]int) {
-	for kind, n := range errors {
-		r.errors[kind] += n
+// count adds the errors that came between two looks at the log.
+func (r *result) count(before, now map[string]int) {
+	for kind, n := range now {
+		if n > before[kind] {
+			r.errors[kind] += n - before[kind]
+		}
 	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// table contains the text of cell for each figure.
-func table(title string, kinds []string, results map[string]*result, cell func(sorted []float64) string) string {
+// table contains the spread of each figure.
+func table(title string, kinds []string, results map[string]*result) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "| %s | %s |\n", title, strings.Join(kinds, " | "))
 	out.WriteString("| --- |" + strings.Repeat(" ---: |", len(kinds)) + "\n")
@@ -63,20 +64,12 @@ func table(title string, kinds []string, results map[string]*result, cell func(s
 		for _, kind := range kinds {
 			out.WriteString(" | ")
 			if v := results[kind].values[row]; len(v) > 0 {
-				out.WriteString(cell(slices.Sorted(slices.Values(v))))
+				out.WriteString(spread(slices.Sorted(slices.Values(v))))
 			}
 		}
 		out.WriteString(" |\n")
 	}
 	return out.String()
-}
-
-// sideBySide is the table of TestSideBySide and TestCPU.
-func sideBySide(results map[string]*result) string {
-	title := fmt.Sprintf("%s, %d static pods: median, maximum", lab.DefaultRuntime(), pods)
-	return table(title, kinds, results, func(v []float64) string {
-		return number(median(v)) + ", " + number(v[len(v)-1])
-	})
 }
 
 func median(sorted []float64) float64 {

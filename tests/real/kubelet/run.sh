@@ -1,10 +1,9 @@
 #!/bin/sh
 # Installs what the tests need, builds the kubelets, and runs the tests, as root. The
-# first time the builds take minutes. TestSideBySide runs one kubelet after the other,
-# KUBELET_E2E_RUNS times (2), 5 minutes each; KUBELET_E2E_STEPS="kill brief" chooses steps.
-# TestCPU runs all at the same time. KUBELET_E2E_SPAN (20s) is how long the idle node and
-# the churn are measured, KUBELET_E2E_KINDS chooses kubelets ("stock pipeline"),
-# PLEG_E2E_RUNTIME=cri-o runs them on CRI-O. Arguments are those of go test.
+# first time the builds take minutes. KUBELET_E2E_KINDS chooses kubelets ("stock pipeline"),
+# KUBELET_E2E_SIZES (70) is how many pods they have, KUBELET_E2E_RUNS how often each is
+# measured, KUBELET_E2E_SPAN (20s) how long the node is idle; PLEG_E2E_RUNTIME=cri-o runs them
+# on CRI-O. Arguments are those of go test.
 set -eu
 cd "$(dirname "$0")"
 ../e2e/setup.sh "${PLEG_E2E_RUNTIME:-}"

@@ -56,7 +56,7 @@ func (a *agent) printed() (events []pleg.Event) {
 	a.t.Helper()
 	for line := range strings.Lines(a.events.String()) {
 		if !strings.HasSuffix(line, "\n") {
-			break // it is being written
+			break // the last line is being written
 		}
 		var ev pleg.Event
 		if err := json.Unmarshal([]byte(line), &ev); err != nil {
@@ -126,7 +126,7 @@ func startCollector(t *testing.T) *collector {
 	return c
 }
 
-// file is where the collector writes the records, a request in each line.
+// file is the file to which the collector writes the records, a request in each line.
 func (c *collector) file() string { return filepath.Join(c.dir, "logs.json") }
 
 // start starts the process and waits until it accepts connections.

@@ -35,7 +35,7 @@ func (c *collector) exports() (exports []*logsv1.ResourceLogs, err error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasSuffix(line, "\n") {
-			break // it is being written
+			break // the last line is being written
 		}
 		var data logsv1.LogsData
 		if err := protojson.Unmarshal([]byte(line), &data); err != nil {
@@ -163,7 +163,7 @@ func TestCollectorIsAway(t *testing.T) {
 		c.converges(a.awaitEvents(50))
 		a.awaitLog("exporting again", 1)
 		before := a.log.Count(failed)
-		kit.Must(t, c.Pause()) // it holds its connections but does not answer
+		kit.Must(t, c.Pause()) // the Collector keeps its connections but does not answer
 		a.awaitEvents(100)
 		a.awaitLog(failed, before+1) // after the time-out of a request
 		kit.Must(t, c.Continue())

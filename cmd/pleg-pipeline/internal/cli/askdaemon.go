@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 )
 
-// daemonTimeout is the time in which the daemon must answer. It does not call the
-// runtime for its answer.
+// daemonTimeout is the time in which the daemon must answer. The daemon answers without a call to
+// the runtime.
 const daemonTimeout = 2 * time.Second
 
 // askDaemon returns the status of this node's daemon, or says that the daemon does not answer. If

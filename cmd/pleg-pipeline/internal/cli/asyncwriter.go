@@ -22,7 +22,7 @@ type asyncWriter struct {
 
 func newAsyncWriter(w io.Writer, notice func(w io.Writer, dropped int64)) *asyncWriter {
 	a := &asyncWriter{lines: make(chan []byte, maxUnread), notice: notice, closing: make(chan struct{}), done: make(chan struct{})}
-	go a.pass(w) // a write that nobody reads keeps it until the process ends
+	go a.pass(w) // if nobody reads, a write blocks this goroutine until the process ends
 	return a
 }
 

@@ -1,6 +1,6 @@
-// Package cli is the program pleg-pipeline. Each command is in a file of its own, and run
-// in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain code
-// that several commands share.
+// Package cli is the program pleg-pipeline. Each command is in a file of its own; the command run
+// is in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The other files contain
+// code that several commands share.
 package cli
 
 import (
@@ -57,9 +57,9 @@ type Process struct {
 	// Environ returns all environment variables as NAME=VALUE. If nil, misspelt
 	// names are not found.
 	Environ func() []string
-	// Dial connects to the socket of a daemon. If nil, the system does.
+	// Dial connects to the socket of a daemon. If nil, it is the dialer of the system.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
-	// Terminal returns the screen of the command top. If nil, the one of this process.
+	// Terminal returns the screen of the command top. If nil, the screen of this process.
 	Terminal func() (tcell.Screen, error)
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
@@ -111,7 +111,7 @@ func Main() int {
 	signal.Ignore(syscall.SIGPIPE)
 	// The first signal ends the program in order, the second one at once. Only
 	// the timer restores the default signal handling: if anything else did it
-	// earlier, the second half of one signal would kill the program.
+	// earlier, the second of two signals that count as one would kill the program.
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup(1) ignores it
 		ends = append(ends, syscall.SIGHUP)

@@ -104,8 +104,8 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 }
 
 // connect returns a client of the runtime. If the daemon waits for the runtime, silent means that
-// the runtime has not answered yet. The daemon begins anyway: its findings count from its first
-// list.
+// the runtime has not answered yet. The daemon begins anyway, so that its findings count from its
+// first list.
 func (c *runCommand) connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options) (client *cri.Client, silent bool, err error) {
 	if !c.runtime.wait {
 		client, err = connect(ctx, out, from, o)
@@ -233,7 +233,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, part := range append(d.parts, d.pipe.Run) {
 		parts.Go(func() error { return part(ctx) })
 	}
-	_ = parts.Wait() // their errors are causes of ctx
+	_ = parts.Wait() // the error of a part is already the cause of ctx
 	return context.Cause(ctx)
 }
 

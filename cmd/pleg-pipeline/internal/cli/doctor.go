@@ -24,7 +24,7 @@ and the call that cause it; the second line says what to do.
 It watches the runtime and its node for ten seconds, as the daemon does all the
 time: the lists and statuses of its pods, their shims, its clients and its disk. It
 only reads. It also asks the daemon ("pleg-pipeline run --socket"), if there is one,
-which knows the address of the runtime and since when a pod hangs. With
+which knows the address of the runtime and how long a pod has been hanging. With
 --runtime-endpoint or --config the daemon is not asked.
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
@@ -135,8 +135,8 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	return c.print(report)
 }
 
-// examine examines the runtime. It asks the daemon before for the runtime's address, and again
-// afterwards for current ages.
+// examine examines the runtime. It asks the daemon for the runtime's address first, and afterwards
+// again for current ages.
 func (c *doctorCommand) examine(ctx context.Context, out console) (report *doctor.Report, err error) {
 	daemon, none := c.askDaemon(ctx)
 	err = c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
@@ -224,7 +224,7 @@ func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 	case err != nil:
 		line += err.Error()
 		err = exit(ExitUsage)
-	case r.Denied() != nil: // which says nothing about the node
+	case r.Denied() != nil: // a denied permission says nothing about the node
 		line += r.Denied().Summary
 		err = exit(ExitUsage)
 	case r.Healthy():

@@ -26,9 +26,9 @@ import (
 	kitprocess "github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
-// TestDoctor examines simulated runtimes and none. A plugin prints one line and uses the exit codes
-// of the node-problem-detector, whose example must call the doctor with flags that exist. A runtime
-// that is slow, as on a busy machine, is examined again.
+// TestDoctor examines simulated runtimes, and a node without a runtime. A plugin prints one line
+// and uses the exit codes of the node-problem-detector, whose example must call the doctor with
+// flags that exist. A runtime that is slow, as on a busy machine, is examined again.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/node-problem-detector.json")
@@ -43,7 +43,7 @@ func TestDoctor(t *testing.T) {
 	of := " -r " + simulated(t, 3) + " --call-timeout 20s --timeout 1s"
 	for _, test := range []struct {
 		args string
-		disk string // percent of the time that processes waited for it
+		disk string // percent of the time in which processes waited for the resource
 		code int
 		want string
 	}{
@@ -135,10 +135,10 @@ func TestDoctorAsksBoth(t *testing.T) {
 		want  []string
 	}{
 		"a daemon":        {"--connect " + works, "S", []string{"(from the daemon)", "Daemon      " + works + ", OK: "}},
-		"a dead daemon":   {"--connect " + dead, "S", []string{"WARNING: the daemon at " + dead + " does not answer: it has ended; the runtime is well"}},
-		"a silent daemon": {"--connect " + frozen, "S", []string{"does not answer: it accepts connections, but sent nothing within 2s; the runtime is well"}},
+		"a dead daemon":   {"--connect " + dead, "S", []string{"WARNING: the daemon at " + dead + " does not answer: it has ended; the runtime is healthy"}},
+		"a silent daemon": {"--connect " + frozen, "S", []string{"does not answer: it accepts connections, but sent nothing within 2s; the runtime is healthy"}},
 		"a frozen daemon": {"--connect " + frozen, "T", []string{
-			fmt.Sprintf("does not answer: its process %d is stopped (state T); the runtime is well", os.Getpid()), fmt.Sprintf("Do: continue it (kill -CONT %d)", os.Getpid()),
+			fmt.Sprintf("does not answer: its process %d is stopped (state T); the runtime is healthy", os.Getpid()), fmt.Sprintf("Do: continue it (kill -CONT %d)", os.Getpid()),
 		}},
 		"its runtime":     {"--calls 10ms --connect " + works, "S", []string{": 2 pods, "}},
 		"a runtime alone": {"-r " + cri, "S", []string{"OK: ", "Daemon      not asked: the command line names a runtime"}},

@@ -69,7 +69,7 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&c.replay, "replay", false, "first print the current state: the last event of each container")
 	flags.StringVar(&c.since, "since", "", "first print the events of this `TIME`, such as 10m, as far as\nthe daemon still has them, or those after a position,\nEPOCH:SEQ: the one that the last run printed, or the id of a\nserver-sent event")
 	c.filter.add(cmd)
-	flags.StringSliceVar(&c.types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown one lists all")
+	flags.StringSliceVar(&c.types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown TYPE prints the known ones")
 	completeFlag(cmd, "type", eventTypes())
 	flags.StringSliceVar(&c.filter.names, "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
 	flags.BoolVar(&c.filter.OmitSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
@@ -218,7 +218,7 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 
 // sayReach prints the time of the daemon's oldest event, if earlier ones were requested.
 func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) {
-	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // which prints no marks
+	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // -o name prints no marks
 		return
 	}
 	for ev, err := range from.Events(ctx, pleg.SubscribeOptions{Name: c.options.Name, Since: time.Unix(1, 0)}, nil) {

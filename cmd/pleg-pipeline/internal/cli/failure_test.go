@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// failures are correct command lines that cannot work, and what the error must say. A word in
-// capitals stands for a file or an address.
+// failures are correct command lines that cannot work, with the texts that the error must contain.
+// A word in capitals stands for a file or an address.
 var failures = []struct{ args, want string }{
 	{"run -r tcp://127.0.0.1:80", "is not a unix socket: want unix:///"},
 	{"run -r unix:///nonexistent/s", "the socket does not exist"},

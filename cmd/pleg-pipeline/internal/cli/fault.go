@@ -26,7 +26,7 @@ func (f *faultFlags) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.texts, "fault", nil, "`FAULT` of a call, CALL/KIND, such as ContainerStatus/hang; may be repeated")
 	flags.StringVar(&f.pod, "fault-pod", "",
-		"with --fault, only calls about this `POD`, NAMESPACE/NAME; it is added if it does not\nexist, and is otherwise left alone")
+		"with --fault, only calls about this `POD`, NAMESPACE/NAME; it is added if it does not\nexist, and nothing else happens to it")
 }
 
 func (f *faultFlags) validate() error {

@@ -93,7 +93,8 @@ var flagRows = []flagRow{
 	{"run --config-file --print-config", "", "", "settings_test.go"},
 }
 
-// inContext are the flags that name something which a file of --nats-context may name, too: the flag is stronger.
+// inContext are the flags that name something which a file of --nats-context may name, too: the flag takes
+// precedence.
 var inContext = map[string]string{
 	"--creds": "creds", "--nkey": "nkey", "--tlscert": "cert", "--tlskey": "key", "--tlsca": "ca", "--nats-domain": "jetstream_domain",
 }

@@ -33,7 +33,7 @@ type fleetFlags struct {
 
 	stream     string // a mirror
 	nodes      []string
-	namespaces []string        // of the pods to read. If empty, all
+	namespaces []string        // the namespaces of the pods to read; if empty, all
 	after      *fleet.Position // --since of events
 }
 
@@ -41,7 +41,7 @@ func (f *fleetFlags) add(cmd *cobra.Command) {
 	f.natsFlags.add(cmd, "fleet", "show the nodes that publish on the NATS server with this `URL`")
 	f.others = append(f.others, "cluster", "node", "nats-stream")
 	cmd.Flags().StringVar(&f.cluster, "cluster", "", "the `NAME` of the cluster, for --fleet")
-	cmd.Flags().StringVar(&f.stream, "nats-stream", "", "read this mirror of the stream: its `NAME`")
+	cmd.Flags().StringVar(&f.stream, "nats-stream", "", "read the mirror of the stream with this `NAME`")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "only this `NODE`, for --fleet; may be repeated")
 }
 
@@ -110,7 +110,7 @@ func (s fleetSource) watch(ctx context.Context, o pleg.SubscribeOptions, disconn
 		Unreadable: func(err error) {
 			if !unreadable { // one notice, however much cannot be read
 				unreadable = true
-				s.out.say(ctx, "%v; it is passed over, and so is all else that is not of this program", err)
+				s.out.say(ctx, "%v; this and other messages that this program cannot read are skipped", err)
 			}
 		},
 	})

@@ -48,7 +48,7 @@ func (c countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// checkPrinted checks what a terminal gets.
+// checkPrinted checks the text that a terminal gets.
 func checkPrinted(t *testing.T, where, text string) {
 	t.Helper()
 	for _, r := range text {
@@ -62,7 +62,7 @@ func checkPrinted(t *testing.T, where, text string) {
 }
 
 // TestHostileDaemons runs each command with each daemon. The command must end, with one line
-// that says why, or go on until it is stopped; a terminal must be safe from it.
+// that says why, or continue until it is stopped; its output must not control a terminal.
 func TestHostileDaemons(t *testing.T) {
 	commands := map[string][]string{
 		"events":         {"events", "--replay"},
@@ -122,7 +122,7 @@ func runHostile(t *testing.T, daemon string, args []string) {
 		process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) }
 	}
 	go func() { code <- cli.Execute(ctx, process) }()
-	ended, unhealthy := false, args[0] == "doctor" // it has no runtime
+	ended, unhealthy := false, args[0] == "doctor" // the doctor has no runtime
 	watched := watchFor
 	if args[0] == "top" {
 		watched = watchTop

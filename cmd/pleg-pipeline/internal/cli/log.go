@@ -33,7 +33,7 @@ type console struct {
 	w    io.Writer
 	json bool
 	log  *slog.Logger
-	// held is where w writes to while notices are held back; nil if they never are.
+	// held is the writer behind w if notices can be held back, otherwise nil.
 	held *heldWriter
 }
 
@@ -83,7 +83,7 @@ const (
 
 func notice(text string) string { return view.PrintableLines(shortened(text, maxNotice)) }
 
-// shortened returns at most a number of bytes of a text, and how long it is.
+// shortened cuts a text to a number of bytes, and then adds its length.
 func shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -142,7 +142,7 @@ func (l logLimiter) WithGroup(name string) slog.Handler {
 }
 
 // allow reports whether a line may be written now, and how many lines with the same message were
-// dropped since the last.
+// dropped since the last written one.
 func (l *logLines) allow(message string, at time.Time) (bool, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-const createLong = `Create the stream of a cluster and the bucket of the agents on a NATS server
-("pleg-pipeline run --nats"), for agents that have no permission to do it, or with other
-limits than theirs.`
+const createLong = `Create the stream of a cluster and the bucket of the agents on a NATS server. An agent
+("pleg-pipeline run --nats") creates both by itself, unless it lacks the permission. This
+command can also set other limits than an agent does.`
 
-const forgetLong = `Remove the states and events of nodes that are gone from a NATS server, and tell it whoever
-watches. The server removes them too, once they are as old as the limit of the stream. A node
-whose agent still publishes is an error. --silent-for is for whom no node is to be named, such
-as a job that runs each hour.`
+const forgetLong = `Remove the states and events of nodes that are gone from a NATS server, so that watches
+learn that these nodes are gone. The server also removes this data by itself, once it is as
+old as the limit of the stream. A node whose agent still publishes is an error. Use
+--silent-for in place of names, such as in a job that runs each hour.`
 
 func newFleet(p Process) *cobra.Command {
 	forget := &forgetCommand{manageCommand: manageCommand{process: p}}
-	cmd := &cobra.Command{Use: "fleet", Short: "Create or clean up what is on a NATS server"}
+	cmd := &cobra.Command{Use: "fleet", Short: "Create or clean up the data on a NATS server"}
 	cmd.AddCommand(
 		newCommand(&createCommand{manageCommand: manageCommand{process: p}}, &cobra.Command{
 			Use: "create", Short: "Create the stream of a cluster", Long: createLong,
@@ -89,11 +89,11 @@ func (c *createCommand) run(ctx context.Context) error {
 		if err := fleet.Create(ctx, js, c.nats.cluster, c.limits); err != nil {
 			return err
 		}
-		size := "no limit of its size"
+		size := "no size limit"
 		if c.limits.MaxBytes > 0 {
 			size = fmt.Sprintf("at most %d bytes", c.limits.MaxBytes)
 		}
-		_, err := fmt.Fprintf(c.process.Out, "there is the stream %s: replicas %d, events of %v, %s\nthere is the bucket %s of the agents\n",
+		_, err := fmt.Fprintf(c.process.Out, "the stream %s exists: replicas %d, events of %v, %s\nthe bucket %s of the agents exists\n",
 			fleet.StreamName(c.nats.cluster), c.limits.Replicas, c.limits.MaxAge, size, fleet.AgentBucket)
 		return outputError(err)
 	})

@@ -39,13 +39,13 @@ func (f *natsFlags) add(cmd *cobra.Command, urlFlag, usage string) {
 	f.urlFlag, f.others = urlFlag, []string{"nats-domain", "nats-context", "creds", "nkey", "tlscert", "tlskey", "tlsca"}
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, urlFlag, "", usage)
-	flags.StringVar(&f.domain, "nats-domain", "", "the JetStream `DOMAIN` of the stream, if --"+urlFlag+" is a leaf node of another")
+	flags.StringVar(&f.domain, "nats-domain", "", "the JetStream `DOMAIN` of the stream, if --"+urlFlag+" is a leaf node of another one")
 	flags.StringVar(&f.context, "nats-context", "", "`FILE` in which the nats command keeps a user and password, credentials and\ncertificates")
 	flags.StringVar(&f.creds, "creds", "", "`FILE` with credentials for --"+urlFlag)
 	flags.StringVar(&f.nkey, "nkey", "", "`FILE` with the seed of a key for --"+urlFlag)
 	flags.StringVar(&f.tlsCert, "tlscert", "", "`FILE` with the certificate of this client for --"+urlFlag)
 	flags.StringVar(&f.tlsKey, "tlskey", "", "`FILE` with the key of that certificate")
-	flags.StringVar(&f.tlsCA, "tlsca", "", "`FILE` with the certificates that the server's must be signed by")
+	flags.StringVar(&f.tlsCA, "tlsca", "", "`FILE` with the CA certificates that sign the server's certificate")
 }
 
 func (f *natsFlags) given() bool { return f.url != "" }

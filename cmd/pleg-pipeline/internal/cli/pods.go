@@ -81,7 +81,7 @@ func (c *podsCommand) run(ctx context.Context) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() != nil {
 			sayReplayed(ctx, out)
-			return nil // it was interrupted
+			return nil // the command was interrupted
 		}
 		return err
 	})
@@ -130,7 +130,7 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 func (c *podsCommand) current(ctx context.Context, out console, from source) (state top.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	if !c.fleet.given() { // a cluster returns what is known
+	if !c.fleet.given() { // a cluster returns the known pods
 		waiting := startWait(ctx, out, from, "")
 		err := awaitState(ctx, from.(daemonSource))
 		if waiting.end(); errors.Is(err, errNoAnswer) && waiting.why != "" {

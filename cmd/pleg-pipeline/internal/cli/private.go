@@ -74,8 +74,8 @@ func withReport(client *cri.Client, add func(*pleg.Report)) pleg.Runtime {
 	return reporting{client, add}
 }
 
-// settle waits until all pods of the first list have been inspected. A runtime that cannot list
-// them is an error: a daemon waits for it, a command does not.
+// settle waits until all pods of the first list have been inspected. A runtime that cannot list its
+// pods is an error: a daemon waits for it, a command does not.
 func settle(ctx context.Context, out console, from source) error {
 	waiting, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

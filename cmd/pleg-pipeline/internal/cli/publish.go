@@ -77,7 +77,7 @@ func (f *publishFlags) validateOTLP(flags *pflag.FlagSet, s *settings) error {
 }
 
 // otelError contains the last error that OpenTelemetry reported, such as a certificate that it
-// cannot read: a process shares one handler of errors.
+// cannot read: a process has only one handler of these errors.
 var otelError lastError
 
 type lastError struct{ atomic.Pointer[error] }

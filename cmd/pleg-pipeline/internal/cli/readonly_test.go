@@ -22,7 +22,7 @@ import (
 	kitprocess "github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
-// readCalls are the CRI calls that change nothing. The program makes no others.
+// readCalls are the CRI calls that change nothing. The program makes no other calls.
 var readCalls = []string{
 	"ContainerStatus", "GetContainerEvents", "ImageFsInfo", "ListContainers", "ListPodSandbox",
 	"PodSandboxStatus", "Status", "Version",

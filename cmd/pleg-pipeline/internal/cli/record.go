@@ -24,7 +24,7 @@ compressed if its name ends in .gz.
 
 Run the pipeline on the recording, on any machine:
   pleg-pipeline run -r replay:FILE
-The commands events and pods accept a recording too. They end when it ends.
+The commands events and pods accept a recording too. They end with the recording.
 
 A recording contains names, labels, annotations, addresses and messages of all
 pods of the node. --redact replaces each text by a word. It keeps numbers, such as

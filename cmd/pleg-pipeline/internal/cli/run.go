@@ -28,14 +28,15 @@ network and the other namespaces of a pod, counts as a container of the pod.
 --socket serves the events and the status of every pod over gRPC (pleg.v1) to
 other programs on this node, such as "pleg-pipeline events". --listen serves over
 HTTP a page for a browser at /, /metrics for Prometheus, the health as /livez and
-/readyz (with ?verbose, why), /stages, /hour, /pods and /events. What names pods is
-available only to this machine, unless --web-config requires clients to
+/readyz (with ?verbose, why), /stages, /hour, /pods and /events. Answers that name
+pods are available only to this machine, unless --web-config requires clients to
 authenticate.
 
 Each flag may also be set by an environment variable, such as
-PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file; that
-of --socket is PLEG_PIPELINE_RUN_SOCKET. OpenTelemetry's variables count, too. More
-flags only tune: --print-config prints all, and docs/operations.md explains them.`
+PLEG_PIPELINE_RELIST_PERIOD for --relist-period (for --socket,
+PLEG_PIPELINE_RUN_SOCKET), or by a line of --config-file. OpenTelemetry's variables
+count, too. More flags only tune: --print-config prints all, and docs/operations.md
+explains them.`
 
 const runExample = `  # try it without a runtime
   pleg-pipeline run --simulate
@@ -136,7 +137,7 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// isAddress refuses a flag that is given and no address to listen on.
+// isAddress returns an error if a flag is set to something that is not an address to listen on.
 func isAddress(flags *pflag.FlagSet, name string) error {
 	if !flags.Changed(name) {
 		return nil

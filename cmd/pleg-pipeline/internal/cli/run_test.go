@@ -130,7 +130,7 @@ func TestEndsWhenNobodyReads(t *testing.T) {
 	for _, args := range []string{"run --simulate=1", "events --replay -r " + simulated(t, 1)} {
 		r, w := io.Pipe()
 		s := start(t, w, strings.Fields(args)...)
-		if _, err := r.Read(make([]byte, 1)); err != nil { // the write of the rest waits
+		if _, err := r.Read(make([]byte, 1)); err != nil { // the write of the remaining bytes blocks
 			t.Fatal(err)
 		}
 		s.stopAndWait(t)
@@ -300,7 +300,7 @@ func TestRunWaitsForASocket(t *testing.T) {
 	simulated.stopAndWait(t)
 }
 
-// TestRunBoundsClients connects a client more than each flag allows.
+// TestRunBoundsClients connects one client more than each flag allows.
 func TestRunBoundsClients(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
@@ -329,8 +329,8 @@ func TestRunBoundsClients(t *testing.T) {
 	}
 }
 
-// TestRunStopsBeforeRuntimeAnswers is Ctrl-C while the check of a runtime, which accepts
-// and never answers, is still running.
+// TestRunStopsBeforeRuntimeAnswers presses Ctrl-C during the check of a runtime that accepts and
+// never answers.
 func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
 	t.Parallel()
 	l, path := kit.Socket(t)

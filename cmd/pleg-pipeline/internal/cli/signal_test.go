@@ -66,7 +66,7 @@ func TestSignalsEndInOrder(t *testing.T) {
 		{syscall.SIGHUP, "hangup signal received after"},
 	} {
 		if signal.Ignored(test.signal) {
-			continue // the child inherits it, as under nohup
+			continue // the child inherits the ignored signal, as under nohup
 		}
 		p := spawn(t, "run", "--simulate=2")
 		out := bufio.NewReader(p.stdout)
@@ -123,7 +123,7 @@ func TestSecondSignalKills(t *testing.T) {
 		}
 		err := p.cmd.Wait()
 		if err == nil {
-			continue // it ended before it printed anything
+			continue // the program ended before it printed anything
 		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {

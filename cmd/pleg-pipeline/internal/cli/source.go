@@ -106,7 +106,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	err := dial(ctx, p, socket)
 	switch {
 	case err == nil:
-		// A process in state D may go on, a stopped process does not.
+		// A process in state D may continue by itself, a stopped process does not.
 		if d := silentDaemon(ctx, p, socket, ""); d.Frozen() {
 			return "", d.Err()
 		}
@@ -126,7 +126,7 @@ func (f *sourceFlags) daemonSocket(p Process) (socket string, named bool) {
 	return cmp.Or(socket, defaultSocket), socket != ""
 }
 
-// explainDial returns the error of a daemon's socket as people understand it.
+// explainDial explains the error of a daemon's socket to people.
 func explainDial(err error, socket string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -198,7 +198,7 @@ func (e daemonError) Error() string { return view.Printable(status.Convert(e.err
 // Unwrap returns the error with its gRPC code.
 func (e daemonError) Unwrap() error { return e.err }
 
-// fromDaemon returns the error of a call of the daemon as it can be printed.
+// fromDaemon returns the error of a call of the daemon in a form that is safe to print.
 func fromDaemon(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -45,21 +45,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// trouble is a row of the table: what is wrong, and what every surface must say.
+// trouble is a row of the table: a trouble, and the texts that every surface must contain.
 type trouble struct {
 	// before breaks the runtime before the daemon starts, begin while it runs, answer changes its answers.
-	// after is when the surfaces are asked.
+	// after is the time at which the surfaces are asked.
 	before, begin func(*testing.T, *kit.Simulation)
 	answer        func(any)
 	after         time.Duration
-	// reports is what the test makes up: a bubble contains no socket file.
+	// reports contains facts that the test invents: a bubble contains no socket file.
 	reports pleg.Report
 	// want is the verdict of the daemon, alert the alert that fires once the verdict is old.
 	want, alert string
 	cause       verdict.Cause
 	// also is a second trouble.
 	also string
-	// node changes what the daemon and the doctor see of the node. partly means that a doctor without the
+	// node changes the node as the daemon and the doctor see it. partly means that a doctor without the
 	// daemon does not see the trouble.
 	node   func(*testing.T, *kit.Simulation, *doctor.Options)
 	partly bool
@@ -231,7 +231,7 @@ func requireSame(t *testing.T, test trouble) {
 			want, _, _ = strings.Cut(want, " (")
 		case surface == "doctor --fleet": // contains the number of nodes, and nothing about other pods
 			want, _, _ = strings.Cut(strings.Replace(want, ": ", ": 1 of 1 nodes; node-a: ", 1), "; the other")
-		case surface == "pods" && test.before != nil: // it waits for the first list, and says so
+		case surface == "pods" && test.before != nil: // "pods" waits for the first list, and says so
 			want, _, _ = strings.Cut(want, " (")
 		case strings.HasPrefix(rest, "shop/web-0") && (surface == "pods" || surface == "top"):
 			state := "hung"
@@ -319,7 +319,7 @@ func doctorOptions(test trouble) *doctor.Options {
 	return o
 }
 
-// machine is what a daemon sees of its node at present.
+// machine is the present node as its daemon sees it.
 type machine struct{ atomic.Pointer[host.Options] }
 
 func (m *machine) files() fstest.MapFS { return m.Load().Proc.(fstest.MapFS) }
@@ -332,7 +332,7 @@ func (m *machine) Lstat(name string) (fs.FileInfo, error)              { return 
 func (m *machine) sockets() ([]host.Socket, error)                     { return m.Load().Sockets() }
 func (m *machine) usage(path string) (used, inodes float64, err error) { return m.Load().Usage(path) }
 
-// reporting is a runtime that reports more.
+// reporting is a runtime with an additional report.
 type reporting struct {
 	*host.Runtime
 	also pleg.Report
@@ -459,8 +459,8 @@ func metric(t *testing.T, p *kit.Pipeline) map[series]time.Time {
 	return told
 }
 
-// surfaces returns what each surface says, as one line. The doctor finds no runtime: it only knows
-// the daemon's status.
+// surfaces returns the text of each surface, as one line. The doctor finds no runtime: it only
+// knows the daemon's status.
 func surfaces(t *testing.T, p *kit.Pipeline, dial func(context.Context, string) (net.Conn, error)) map[string]string {
 	t.Helper()
 	h := httpserver.Handler(httpserver.Options{Pipeline: p.Pipeline, Gatherer: p.Metrics, Logger: slog.New(slog.DiscardHandler)})

@@ -63,7 +63,7 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// openTerminal returns a terminal with a number of columns, and what its user sees.
+// openTerminal returns a terminal with a number of columns, and the text that its user sees.
 func openTerminal(t *testing.T, columns uint16) (user, terminal *os.File) {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

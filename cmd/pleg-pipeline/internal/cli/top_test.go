@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// shown returns what an emulated terminal of 80x24 shows.
+// shown returns the text on an emulated terminal of 80x24.
 func shown(term vt.MockTerm) string {
 	var text strings.Builder
 	for y := range 24 {
@@ -107,7 +107,8 @@ func TestTopNamesASilentDaemon(t *testing.T) {
 	dir, err := os.MkdirTemp("", "top-test-") //nolint:usetesting // so short that the first line breaks before the process
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket, stat := filepath.Join(dir, "s"), filepath.Join(dir, fmt.Sprint(os.Getpid()), "stat")
+	// The name of the folder has up to ten digits. On a line with a shorter path, the number of the process would not fit.
+	socket, stat := filepath.Join(dir, strings.Repeat("s", max(1, 21-len(dir)))), filepath.Join(dir, fmt.Sprint(os.Getpid()), "stat")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })

@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// usageErrors are command lines and what the error must say.
+// usageErrors are command lines, with the text that the error must contain.
 var usageErrors = []struct{ args, want string }{
 	{"walk", `unknown command "walk"`},
 	{"run --walk", "unknown flag: --walk"},
@@ -182,8 +182,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestFlagsThatOnlyTuneAreDocumented requires a row for each flag that the help hides, and
-// that the others are few.
+// TestFlagsThatOnlyTuneAreDocumented requires that each flag that the help hides has a row, and
+// that the help shows few flags.
 func TestFlagsThatOnlyTuneAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/operations.md")
 	kit.Must(t, err)

@@ -53,7 +53,7 @@ func (w *wait) run(ctx context.Context) {
 			return
 		}
 		why, trouble := whyWaiting(ctx, w.from)
-		if !trouble && time.Since(began) < 2*patience { // a busy node is no news
+		if !trouble && time.Since(began) < 2*patience { // a busy node needs no notice
 			continue
 		}
 		if w.server != "" && why == "" && w.why == "" && time.Since(began) >= silentAfter {

@@ -55,7 +55,7 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 					}()
 					if strings.HasPrefix(command, "events") {
 						time.Sleep(2100 * time.Millisecond)
-						return // it waits for ever
+						return // the command waits forever
 					}
 					if code := <-ended; code != cli.ExitFailure || strings.Contains(out.String(), "does not answer") {
 						t.Errorf("exit code %d, %q, want %d", code, out, cli.ExitFailure)

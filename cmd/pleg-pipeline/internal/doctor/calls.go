@@ -59,7 +59,7 @@ func (c *calls) intercept(
 	defer cancel()
 	began := time.Now()
 	err := invoke(bounded, method, request, reply, conn, opts...)
-	if ctx.Err() != nil || status.Code(err) == codes.NotFound { // it was removed since the list
+	if ctx.Err() != nil || status.Code(err) == codes.NotFound { // the item was removed since the list
 		return err
 	}
 	c.mu.Lock()

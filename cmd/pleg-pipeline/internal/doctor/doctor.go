@@ -76,7 +76,7 @@ func Judge(d *Daemon, extra ...verdict.Finding) *Report {
 }
 
 // checkTimeout bounds the question for the version of the runtime. A runtime that does not answer is
-// watched all the same.
+// watched anyway.
 const checkTimeout = 2 * time.Second
 
 // watch runs a pipeline on the runtime. If that is not possible, it returns why.
@@ -177,7 +177,7 @@ func merged(daemon pleg.Status, own *pleg.Status) pleg.Status {
 			n.Stuck = append(n.Stuck, found)
 		}
 	}
-	if len(ours.Unread) > 0 { // which names a process that the daemon may not see
+	if len(ours.Unread) > 0 { // ours name a process that the daemon may not see
 		known := n.Unread
 		n.Unread = slices.Clone(ours.Unread)
 		if len(known) > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -81,7 +82,7 @@ func TestExamineSimulated(t *testing.T) {
 				pod := rt.AddPod(simruntime.PodSpec{
 					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*20<<10)}, Containers: make([]pleg.ContainerStatus, 1),
 				})
-				kit.Must(t, rt.StopPod(pod.UID)) // it is in another portion than the others
+				kit.Must(t, rt.StopPod(pod.UID)) // a stopped pod is in another portion than the others
 			}
 		}, verdict.ListTooLarge, verdict.Problem, []string{"the list of all pods is too large", "default/fatter ", "default/fat "}},
 	} {
@@ -144,13 +145,33 @@ func TestExamineEnds(t *testing.T) {
 			rt := simruntime.New(simruntime.Options{})
 			rt.Populate(simruntime.Population{Pods: 50, Containers: 2})
 			rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), ends)
 			defer cancel()
-			r := doctor.Examine(ctx, serve(t, rt))
+			o := serve(t, rt)
+			o.Ask = func(ctx context.Context) *doctor.Daemon {
+				kit.Must(t, ctx.Err()) // also after an interrupt
+				if asked := time.Since(began); asked < min(ends, o.Watch) {
+					t.Errorf("the daemon is asked after %v, want it after the examination", asked)
+				}
+				return nil
+			}
+			r := doctor.Examine(ctx, o)
 			if want := min(ends, 10*time.Second).Seconds(); r.TookSeconds != want {
 				t.Errorf("took %v s, want %v", r.TookSeconds, want)
 			}
 			check(t, r, verdict.RuntimeSlow, map[string]verdict.Severity{"in time": verdict.Problem, "interrupted": verdict.Warning}[name], " pods wait, the longest is ")
 		})
 	}
+}
+
+// TestExamineEndsAtOnce interrupts an examination before the runtime has said its version.
+func TestExamineEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simruntime.New(simruntime.Options{})
+		rt.Inject(simruntime.Fault{RPC: "Version", Hang: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		check(t, doctor.Examine(ctx, serve(t, rt)), verdict.RuntimeFails, verdict.Problem, "it did not answer before the examination ended")
+	})
 }

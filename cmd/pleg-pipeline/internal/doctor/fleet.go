@@ -101,7 +101,7 @@ func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 	rows := [][]string{{"NODE", "VERDICT", "CAUSE", "AGE", "POD"}}
 	for _, n := range f.Nodes {
 		if n.rank() == len(severities)-1 {
-			break // the rest is well
+			break // the rest are healthy
 		}
 		first, age := n.first(), "-"
 		if !first.Since.IsZero() {

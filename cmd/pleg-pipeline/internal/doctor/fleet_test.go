@@ -57,7 +57,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// A stream that is nearly full makes of a good verdict a warning, in its color, and adds to another verdict.
+// A stream that is nearly full turns a good verdict into a warning, in its color, and is added to any other
+// verdict.
 func TestRankWithAFullStream(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

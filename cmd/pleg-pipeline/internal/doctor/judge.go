@@ -49,7 +49,7 @@ func (e *examination) blameDaemon(all []verdict.Finding) []verdict.Finding {
 	case r.Endpoint == "":
 		runtime = "; no runtime is at a usual address"
 	case len(all) == 0:
-		runtime = "; the runtime is well"
+		runtime = "; the runtime is healthy"
 	}
 	f := r.Daemon.finding(runtime).Completed(r.At)
 	if r.Endpoint == "" { // the daemon knows where the runtime is

@@ -23,7 +23,7 @@ import (
 // small step of docs/dev/upstream.md, and as the pipeline in a kubelet does.
 var widths = []int{1, 4, 16}
 
-// Load is how the runtime answers the calls of relists. Its JSON form is one of the
+// Load describes how fast the runtime answers the calls of relists. Its JSON form is one of the
 // program's outputs.
 type Load struct {
 	Runtime     string     `json:"runtime"`
@@ -171,7 +171,7 @@ func (m *measurement) summarize(load *Load) {
 	})
 	for _, width := range widths {
 		took := m.sweeps[width]
-		if len(took) == 0 { // it was interrupted
+		if len(took) == 0 { // the measurement was interrupted
 			break
 		}
 		slices.Sort(took)
@@ -203,7 +203,7 @@ func (l *Load) Print(w io.Writer) error {
 }
 
 func (l *Load) printSweeps(b *strings.Builder) {
-	fmt.Fprintf(b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | of that of a kubelet |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
+	fmt.Fprintf(b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | share of a kubelet's time |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
 	for _, s := range l.Sweeps {
 		fmt.Fprintf(b, "| %d | %s | %.2f |\n", s.AtOnce, seconds(s.MedianSeconds), s.MedianSeconds/l.Sweeps[0].MedianSeconds)
 	}

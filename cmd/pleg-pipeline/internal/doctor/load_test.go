@@ -64,6 +64,11 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 			kit.Must(t, err)
 			var text bytes.Buffer
 			kit.Must(t, load.Print(&text))
+			for _, c := range load.Calls {
+				if c.Failed > 0 { // the interrupt has cut it
+					t.Errorf("after %v: %+v", after, c)
+				}
+			}
 			if load.Pods != 8 || len(load.Sweeps) != want || load.TookSeconds != after.Seconds() {
 				t.Errorf("after %v: measured %+v, want %d sweeps", after, load, want)
 			}
@@ -71,7 +76,7 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 	})
 }
 
-// A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two.
+// A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two rounds.
 func TestMeasureCallsRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: 4 * time.Second}}})
@@ -80,6 +85,19 @@ func TestMeasureCallsRests(t *testing.T) {
 		kit.Must(t, err)
 		if lists := load.Calls[0]; lists.Method != "ListPodSandbox" || lists.Count != 2 || load.TookSeconds < 12 {
 			t.Errorf("%d lists in %v s, want 2 in 12 s", lists.Count, load.TookSeconds)
+		}
+	})
+}
+
+// A call that hangs has failed after its time.
+func TestMeasureCallsCutsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ContainerStatus", Hang: true}}})
+		rt.Populate(simruntime.Population{Pods: 1, Containers: 1})
+		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 2*time.Second, time.Second)
+		kit.Must(t, err)
+		if hung := load.Calls[len(load.Calls)-1]; hung.Method != "ContainerStatus" || hung.Failed != 1 || hung.P99Seconds != 2 {
+			t.Errorf("calls are %+v, want the last to fail after 2 s", load.Calls)
 		}
 	})
 }
@@ -93,6 +111,12 @@ func TestMeasureCallsFails(t *testing.T) {
 		rt.Inject(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal})
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "list containers") {
 			t.Errorf("with a list that fails: %v", err)
+		}
+		rt.ClearAll()
+		rt.Populate(simruntime.Population{Pods: 1, Containers: 1})
+		time.AfterFunc(1500*time.Millisecond, func() { rt.Inject(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal}) })
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, time.Minute); err == nil || !strings.Contains(err.Error(), "list containers") {
+			t.Errorf("with lists that fail later: %v", err)
 		}
 	})
 }

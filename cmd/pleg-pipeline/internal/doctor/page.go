@@ -32,7 +32,7 @@ func (p *page) prose(indent, format string, args ...any) {
 	p.WriteString(view.Wrap(view.Printable(fmt.Sprintf(format, args...)), p.width, indent))
 }
 
-// factIndent is where the text of a fact begins.
+// factIndent is the column at which the text of a fact begins.
 const factIndent = 12
 
 // fact adds a line of the form "Name        text", wrapped.

@@ -77,7 +77,8 @@ type Daemon struct {
 	Socket string `json:"socket"`
 	// Verdict is the verdict of the daemon alone.
 	Verdict verdict.Verdict `json:"verdict,omitzero"`
-	// Silent is why the daemon did not answer; empty if it did. Advice is what to do about that.
+	// Silent is the reason why the daemon did not answer; empty if it did. Advice says what to do
+	// then.
 	Silent string `json:"silent,omitempty"`
 	Advice string `json:"-"`
 
@@ -85,8 +86,8 @@ type Daemon struct {
 	pid    int // of a daemon that does not answer; 0 if it is not known
 }
 
-// SilentDaemon returns a daemon that does not answer. p is its process, or nil. A process that can
-// answer is not why.
+// SilentDaemon returns a daemon that does not answer. p is its process, or nil. The state of a
+// process that is able to answer explains nothing.
 func SilentDaemon(socket, why string, p *nodestate.Process) *Daemon {
 	d := &Daemon{Socket: socket, Silent: why}
 	if p == nil {
@@ -109,14 +110,14 @@ func (d *Daemon) Frozen() bool { return d.Advice != "" }
 // Err returns why the daemon does not answer, and what to do, as a [verdict.Error].
 func (d *Daemon) Err() error {
 	f := d.finding("")
-	f.Severity = verdict.Problem // nobody knows how the runtime is
+	f.Severity = verdict.Problem // the state of the runtime is unknown
 	return verdict.Error{Finding: f.Completed(time.Now())}
 }
 
 // answers reports whether there is a daemon that answers.
 func (d *Daemon) answers() bool { return d != nil && d.Silent == "" }
 
-// finding says that the daemon does not answer. runtime says how the runtime is.
+// finding says that the daemon does not answer. runtime describes the state of the runtime.
 func (d *Daemon) finding(runtime string) verdict.Finding {
 	return verdict.Finding{
 		Cause: verdict.DaemonSilent, Severity: verdict.Warning, Advice: d.Advice,

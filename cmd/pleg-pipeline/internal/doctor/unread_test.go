@@ -22,16 +22,18 @@ import (
 // daemon, that is one trouble.
 func TestClientDoesNotRead(t *testing.T) {
 	for name, test := range map[string]struct {
-		daemon int // its PID, if it does not answer
+		daemon int  // its PID, if it does not answer
+		both   bool // another client does not read
 		want   string
 		causes []verdict.Cause
 	}{
-		"an agent": {0, "PROBLEM: agent does not read from the runtime for at least ", []verdict.Cause{verdict.ClientNotReading}},
+		"an agent": {0, false, "PROBLEM: agent does not read from the runtime for at least ", []verdict.Cause{verdict.ClientNotReading}},
 		"the daemon": {
-			7, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
+			7, false, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
 			[]verdict.Cause{verdict.DaemonSilent},
 		},
-		"another": {9, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+		"the daemon and another": {7, true, "PROBLEM: agent and 1 more client do not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+		"another":                {9, false, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt := simruntime.New(simruntime.Options{})
@@ -39,7 +41,12 @@ func TestClientDoesNotRead(t *testing.T) {
 			o := serve(t, rt)
 			o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
 			o.Host.Sockets = func() ([]host.Socket, error) {
-				return []host.Socket{{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}}, nil
+				agent := host.Socket{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}
+				if other := agent; test.both {
+					other.Peer = 71
+					return []host.Socket{agent, other}, nil
+				}
+				return []host.Socket{agent}, nil
 			}
 			if test.daemon != 0 {
 				d := doctor.SilentDaemon("/run/d", "", &nodestate.Process{PID: test.daemon, State: "T"})

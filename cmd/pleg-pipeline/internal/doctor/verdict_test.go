@@ -71,7 +71,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			}
 			o.Watch += 500 * time.Millisecond // between two lists
 			r := doctor.Examine(t.Context(), o)
-			if r.Verdict != test.want || len(r.Findings) > 1 { // its containers are slow because the runtime is
+			if r.Verdict != test.want || len(r.Findings) > 1 { // the containers are slow because the runtime is slow
 				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
 			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") {
@@ -81,8 +81,8 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 	}
 }
 
-// A runtime that fails now is a problem for the command. For a daemon that has seen it fail for a second it is
-// still a warning. The merged finding is a problem with the evidence of both.
+// For the command, a runtime that fails now is a problem. For a daemon that has seen it fail for a second, it
+// is still a warning. The merged finding is a problem with the evidence of both.
 func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simruntime.New(simruntime.Options{})
@@ -162,11 +162,16 @@ func TestLineFitsThePlugin(t *testing.T) {
 	for want, s := range map[string]pleg.Status{
 		"… in ContainerStatus of app":     {Healthy: true, Quarantined: []pleg.Quarantined{hung}},
 		" cannot be inspected since Jan ": {Healthy: true, Failed: []pleg.Failed{failed}},
+		": xxx":                           {Healthy: true, Failed: []pleg.Failed{{UID: "u1", Err: errors.New(strings.Repeat("x", 300))}}},
 	} {
-		line := doctor.Judge(doctor.NewDaemon("/run/d", s)).Lasting()
+		r := doctor.Judge(doctor.NewDaemon("/run/d", s))
+		line := r.Lasting()
 		before, after, _ := strings.Cut(want, "…")
 		if len(line) >= 300 || !utf8.ValidString(line) || !strings.Contains(line, before) || !strings.Contains(line, after) {
 			t.Errorf("%d bytes: %q, want less than 300 and %q", len(line), line, want)
+		}
+		if whole := r.Findings[0].Subject; whole != r.Findings[0].Pod {
+			t.Errorf("the line has changed the report, which names %q", whole)
 		}
 	}
 }
@@ -186,8 +191,20 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestDaemonThatEnded uses a runtime at an address that only the daemon knew: nobody says that the runtime is
-// stopped.
+// TestDoctorCannotConnect uses a runtime that only the doctor cannot reach: a daemon that lists pods knows better, one
+// that has not listed any does not.
+func TestDoctorCannotConnect(t *testing.T) {
+	stopped := verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Subject: "the runtime", What: "is stopped"}
+	for cause, success := range map[verdict.Cause]time.Time{verdict.Fallback: time.Now(), verdict.RuntimeStopped: {}} {
+		r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true, Relist: pleg.RelistStatus{Success: success}}), stopped)
+		if len(r.Findings) != 1 || r.Findings[0].Cause != cause || r.Healthy() != (cause == verdict.Fallback) {
+			t.Errorf("last list at %v: %q, %+v; want %s", success, r.Verdict, r.Findings, cause)
+		}
+	}
+}
+
+// TestDaemonThatEnded uses a runtime at an address that only the daemon knew: no finding says that the
+// runtime is stopped.
 func TestDaemonThatEnded(t *testing.T) {
 	r := doctor.Judge(doctor.SilentDaemon("/run/d", "it has ended", nil))
 	const want = "PROBLEM: the daemon at /run/d does not answer: it has ended; no runtime is at a usual address"
@@ -196,7 +213,7 @@ func TestDaemonThatEnded(t *testing.T) {
 	}
 }
 
-// A process that can answer is not why a daemon does not.
+// The state of a process that is able to answer does not explain why a daemon does not.
 func TestProcessOfASilentDaemon(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{
@@ -210,7 +227,7 @@ func TestProcessOfASilentDaemon(t *testing.T) {
 	}
 }
 
-// What to do follows each finding that it is about.
+// Advice follows the finding that it is about.
 func TestEachFindingHasItsAdvice(t *testing.T) {
 	t.Parallel()
 	r := doctor.Judge(nil,

@@ -78,8 +78,8 @@ var ErrNone = errors.New("no container runtime found")
 
 // Resolve returns the first endpoint that is named, without checking it. If none is named, it
 // returns the first well-known socket whose runtime answers, otherwise the first whose runtime may
-// exist and not answer, otherwise a socket that this process may not open. The error wraps
-// [ErrNone] and lists what was tried, or it is about a configuration file that cannot be used.
+// exist but does not answer, otherwise a socket that this process may not open. The error wraps
+// [ErrNone] and lists what was tried, or it names a configuration file that cannot be used.
 func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
 	if r.Flag != "" {
 		return Endpoint{Address: r.Flag, Source: "--runtime-endpoint"}, nil

@@ -6,13 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
@@ -107,12 +110,16 @@ func TestResolveOrder(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			began := time.Now()
 			got, err := endpoint.Resolver{
 				Flag: test.flag, Config: test.config, DefaultConfig: test.defaultConfig, WellKnown: test.wellKnown,
 				Getenv: func(name string) string { return test.env[name] },
 			}.Resolve(t.Context())
 			if want := (endpoint.Endpoint{Address: test.want, Source: test.source}); err != nil || got.Address != want.Address || got.Source != want.Source {
 				t.Errorf("Resolve() = %v, %v, want %v", got, err, want)
+			}
+			if took := time.Since(began); took >= cri.DefaultConnectTimeout {
+				t.Errorf("Resolve() took %v, want a second for a runtime that does not answer", took)
 			}
 		})
 	}
@@ -157,5 +164,35 @@ func TestResolveErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A search that is interrupted has not found that there is no runtime.
+func TestSearchIsInterrupted(t *testing.T) {
+	_, quiet := kit.Socket(t)
+	r := endpoint.Resolver{Getenv: func(string) string { return "" }, DefaultConfig: "/nonexistent/c", WellKnown: []string{"unix://" + quiet}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := r.Resolve(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, endpoint.ErrNone) {
+		t.Errorf("Resolve() = %v, %v, want the end of the context", got, err)
+	}
+}
+
+// A socket that this process may not open comes after a runtime that does not work.
+func TestClosedSocketIsTheLast(t *testing.T) {
+	_, closed := kit.Socket(t)
+	fails := serving(t, failing(codes.Unavailable, "server is not initialized yet"))
+	for path, mode := range map[string]os.FileMode{closed: 0, strings.TrimPrefix(fails, "unix://"): 0o777} {
+		kit.Must(t, errors.Join(os.Chmod(path, mode), os.Chmod(filepath.Dir(path), 0o755), os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755)))
+	}
+	if os.Geteuid() == 0 { // to whom every socket is open
+		kit.Must(t, syscall.Seteuid(65534))
+		t.Cleanup(func() { kit.Must(t, syscall.Seteuid(0)) })
+	}
+	for want, wellKnown := range map[string][]string{fails: {"unix://" + closed, fails}, "unix://" + closed: {"unix:///nonexistent/s", "unix://" + closed}} {
+		r := endpoint.Resolver{Getenv: func(string) string { return "" }, DefaultConfig: "/nonexistent/c", WellKnown: wellKnown}
+		if got, err := r.Resolve(t.Context()); err != nil || got.Address != want {
+			t.Errorf("Resolve() of %v = %v, %v, want %s", wellKnown, got, err, want)
+		}
 	}
 }

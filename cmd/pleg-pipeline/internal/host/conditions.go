@@ -19,13 +19,13 @@ const (
 	// manyDead is several times the number of dead containers and sandboxes that a kubelet
 	// leaves on a node of 110 pods. Each is in every list.
 	manyDead = 1000
-	// mostDead is the ratio of dead to running containers that counts, if at least enoughDead are
-	// dead.
+	// mostDead is the ratio of dead to running containers that is a problem, if at least enoughDead
+	// are dead.
 	mostDead, enoughDead = 5, 200
 )
 
-// lasting returns troubles with the time at which each was first found. before are those of the
-// look before.
+// lasting returns troubles with the time at which each was first found. before are the troubles of
+// the previous look.
 func lasting(before, found []pleg.Trouble, now time.Time) []pleg.Trouble {
 	for n := range found {
 		t := &found[n]

@@ -26,8 +26,8 @@ const (
 	lookPeriod, diskPeriod = time.Second, 5 * time.Second
 	// firstLook is the time of the first look, when the runtime has answered the first lists.
 	firstLook = 500 * time.Millisecond
-	// unreadFor is how long a client does not read before it counts: on a busy node, clients are
-	// late.
+	// unreadFor is how long a client does not read before that is a trouble: on a busy node,
+	// clients are late.
 	unreadFor = 5 * time.Second
 	// imagesPeriod is the time after which the runtime is asked again where its images are.
 	imagesPeriod = 10 * time.Minute
@@ -36,8 +36,8 @@ const (
 	readyPeriod, listsPeriod = 10 * time.Second, time.Minute
 	// askTimeout bounds a question.
 	askTimeout = 5 * time.Second
-	// full is the percentage at which a disk is almost full: a kubelet has evicted pods before. The
-	// trouble ends below emptier, so that it does not come and go.
+	// full is the percentage at which a disk is almost full: a kubelet evicts pods at a lower one.
+	// The trouble ends below emptier, so that it does not come and go.
 	full, emptier = 95, 94
 )
 
@@ -91,7 +91,7 @@ func (w *Watcher) Report(r *pleg.Report) {
 		}
 		unread, n.Disk = n.Unread, w.disk.Load()
 	})
-	if silent := w.silent.Load(); silent != nil && len(unread) == 0 { // which would name the client
+	if silent := w.silent.Load(); silent != nil && len(unread) == 0 { // unread names the client
 		r.Troubles = append(r.Troubles, *silent)
 	}
 	for _, of := range []*atomic.Pointer[[]pleg.Trouble]{&w.ready, &w.sizes, &w.counts} {
@@ -151,7 +151,7 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 	loops.Go(func() error {
 		return each(ctx, listsPeriod, func(now time.Time) {
 			sizes, found, err := lists(ctx, runtime)
-			if err != nil { // which the lists of the pipeline show
+			if err != nil { // the lists of the pipeline show this error
 				w.sizes.Store(nil)
 				return
 			}

@@ -48,7 +48,8 @@ func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.Cal
 	return nil
 }
 
-// Images that move, as with another configuration of the runtime, are found after ten minutes.
+// Images that move, as with another configuration of the runtime, are found after ten minutes. If the runtime does not
+// say where they are, they are where they were.
 func TestImagesThatMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at atomic.Value
@@ -58,14 +59,16 @@ func TestImagesThatMove(t *testing.T) {
 			Sockets: func() ([]host.Socket, error) { return nil, nil },
 		})
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{at: &at}, podcache.New()) })
-		for _, want := range []string{"/images", "/other"} {
-			at.Store(want)
+		for _, test := range []struct{ says, want string }{{"/images", "/images"}, {"/other", "/other"}, {"", "/other"}} {
+			at.Store(test.says)
+			moved := time.Now()
 			time.Sleep(11*time.Minute + 100*time.Millisecond)
 			synctest.Wait()
 			var r pleg.Report
 			w.Report(&r)
-			if disk := nodestate.Of(r.Details).Disk; disk == nil || disk.Path != want {
-				t.Errorf("the disk is %+v, want %s", disk, want)
+			disk := nodestate.Of(r.Details).Disk
+			if disk == nil || disk.Path != test.want || disk.Since.Before(moved) != (test.says == "") {
+				t.Errorf("the disk is %+v, want %s since some time after %v unless it has not moved", disk, test.want, moved)
 			}
 		}
 	})
@@ -92,6 +95,7 @@ func TestUnread(t *testing.T) {
 	}{
 		"reads":             {[]map[uint32]int{{agent: 900}, {}}, nil},
 		"is slow":           {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 800}, {agent: 900}, {agent: 900}, {agent: 500}, {}}, nil},
+		"reads a little":    {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {agent: 800}}, nil},
 		"reads late":        {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}}, nil},
 		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}, {agent: 1100}, {agent: 1200}}, []uint32{agent}},
 		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500}, {agent: 500}, {agent: 500, again: 500}}, []uint32{agent}},
@@ -165,7 +169,7 @@ func TestDisk(t *testing.T) {
 			{94.5, 10, false, nil},
 			{97, 10, true, nil},
 			{0, 0, false, fs.ErrNotExist},
-			{94.5, 10, false, nil}, // it was unmounted
+			{94.5, 10, false, nil}, // the disk was unmounted
 		}
 		began := time.Now()
 		var since time.Time

@@ -155,7 +155,7 @@ func (a *listAnswer) newItem() proto.Message {
 	return &runtimeapi.Container{}
 }
 
-// split returns the encoded items of an answer that has been decoded: its only field, the first.
+// split returns the encoded items of a valid answer: they are field 1, the only field.
 func split(raw []byte) (items [][]byte) {
 	for len(raw) > 0 {
 		number, kind, size := protowire.ConsumeField(raw)

@@ -18,16 +18,17 @@ const (
 	// startsPeriod is the time between two looks at containers that wait for their start,
 	// startsWithin the longest start without the pull of an image.
 	startsPeriod, startsWithin = 3 * time.Second, 20 * time.Second
-	// listenFor is how long the events of the runtime are followed, unless it announces one or is
-	// silent. listenAgain is the time to the next stream.
+	// listenFor is how long the events of the runtime are followed, unless one comes or the runtime
+	// proves silent before. listenAgain is the time to the next stream.
 	listenFor, listenAgain = 5 * time.Minute, time.Minute
 	// silentChanges are changes of which the runtime announces none within unreadFor.
 	silentChanges = 2
 )
 
 // listener finds a runtime that waits for a client that runs and does not read its events. gRPC stops
-// the runtime before the queue of the kernel fills, so that no socket shows it: the lists change, and
-// the runtime announces nothing, to nobody. The events are followed only while starts seem to hang.
+// the runtime before the queue of the kernel fills, so that no socket shows it: the lists change, but
+// the runtime announces nothing to any client. The events are followed only while starts seem to
+// hang.
 type listener struct {
 	o       Options
 	runtime runtimeapi.RuntimeServiceClient
@@ -110,7 +111,7 @@ func (l *listener) listen(ctx context.Context) {
 }
 
 // waitsForClients reports whether the runtime waits for each client of its events: containerd does
-// since 2.0. An older one sends each event to one client, which may not be this program.
+// since 2.0. An older containerd sends each event to one client, which may not be this program.
 func waitsForClients(v *runtimeapi.VersionResponse) bool {
 	return v.GetRuntimeName() == "containerd" && !strings.HasPrefix(strings.TrimPrefix(v.GetRuntimeVersion(), "v"), "1.")
 }

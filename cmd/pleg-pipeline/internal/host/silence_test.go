@@ -65,8 +65,8 @@ func (s *announced) RecvMsg(any) error {
 	}
 }
 
-// TestSilence uses a runtime on which a start waits. It is asked for its events, and must announce what
-// changes.
+// TestSilence uses a runtime on which a start waits. The runtime is asked for its events, and must
+// announce changes.
 func TestSilence(t *testing.T) {
 	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
 	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7)"
@@ -85,6 +85,8 @@ func TestSilence(t *testing.T) {
 		"a creation waits":        {containerd2, nil, true, 2, false, 1, problem},
 		"no sandbox is ready":     {containerd2, nil, false, 3, false, 0, ""},
 		"all is announced":        {containerd2, waiting, true, 2, true, 1, ""},
+		"changes go on":           {containerd2, waiting, true, 2, false, 1, strings.Replace(problem, "2", "5", 1)},
+		"a socket shows it":       {containerd2, waiting, true, 2, false, 1, ""},
 		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
 		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1.7.29"}, waiting, true, 3, false, 0, ""},
 		"an older one of Debian":  {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.24~ds1"}, waiting, true, 3, false, 0, ""},
@@ -102,7 +104,7 @@ func TestSilence(t *testing.T) {
 				cache.Set("u", p, nil, time.Now())
 			}
 			w := host.New(host.Options{Endpoint: "unix:///runtime", Proc: withSelf(proc), Usage: usage, Sockets: func() ([]host.Socket, error) {
-				return []host.Socket{{Path: "/runtime", Peer: 70}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
+				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
 			}})
 			set()
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, a, cache) })
@@ -121,7 +123,7 @@ func TestSilence(t *testing.T) {
 			if got := a.opened.Load(); got > 0 {
 				t.Errorf("after 19 s, %d streams were opened", got)
 			}
-			time.Sleep(5 * time.Second)
+			time.Sleep(5500 * time.Millisecond) // between two looks
 			for range test.changes {
 				states = append(states, pleg.StateExited)
 				set()
@@ -134,7 +136,13 @@ func TestSilence(t *testing.T) {
 			if got := report(); got != "" {
 				t.Errorf("at once: %q", got)
 			}
-			time.Sleep(6 * time.Second)
+			for range 6 {
+				time.Sleep(time.Second)
+				if name == "changes go on" {
+					states = append(states, pleg.StateExited)
+					set()
+				}
+			}
 			if got := report(); got != test.want {
 				t.Errorf("found %q, want %q", got, test.want)
 			}
@@ -144,6 +152,9 @@ func TestSilence(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			if got := report(); got != test.want {
 				t.Errorf("5 minutes later: %q, want %q", got, test.want)
+			}
+			if ended := a.closed.Load(); ended == 1 != (name == "one change") {
+				t.Errorf("%d streams were closed after 5 minutes, want one if no event came and the runtime is not silent", ended)
 			}
 			if test.want == "" {
 				return
@@ -156,7 +167,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// withSelf adds to the processes of a test the number of this one.
+// withSelf adds the PID of this process to the processes of a test.
 func withSelf(files fstest.MapFS) fstest.MapFS {
 	all := fstest.MapFS{"self": {Data: []byte("8"), Mode: fs.ModeSymlink}, "8/stat": files["8/stat"], "8/fd/3": files["8/fd/3"]}
 	for name, file := range files {

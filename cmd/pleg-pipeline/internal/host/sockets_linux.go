@@ -39,7 +39,7 @@ func Sockets() ([]Socket, error) {
 			return true
 		}
 		s := Socket{Inode: binary.NativeEndian.Uint32(msg[4:])}
-		attributes, _ := nl.ParseRouteAttr(msg[header:]) // none if they are malformed
+		attributes, _ := nl.ParseRouteAttr(msg[header:]) // nil if the attributes are malformed
 		for _, a := range attributes {
 			switch {
 			case a.Attr.Type == netlink.UNIX_DIAG_NAME:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,8 +53,8 @@ func pods(n, annotations int) *rawruntime.Runtime {
 	return r
 }
 
-// TestTroubles uses a runtime with one trouble each. It is found in the first seconds, keeps its time, and is
-// over with its cause.
+// In each row of TestTroubles a runtime has one trouble. The trouble is found in the first seconds, keeps its
+// time, and ends with its cause.
 func TestTroubles(t *testing.T) {
 	container := func(c *runtimeapi.Container) *rawruntime.Runtime {
 		r := pods(1, 0)
@@ -66,7 +67,7 @@ func TestTroubles(t *testing.T) {
 		r.Conditions = []*runtimeapi.RuntimeCondition{{Type: kind, Status: met, Reason: "Broken", Message: "no plugin"}}
 		return r
 	}
-	secondFails := func(r *rawruntime.Runtime) *rawruntime.Runtime { // each second question for its conditions
+	secondFails := func(r *rawruntime.Runtime) *rawruntime.Runtime { // every second question for its conditions fails
 		var asked atomic.Int64
 		r.Before = func(_ context.Context, request any) error {
 			if _, is := request.(*runtimeapi.StatusRequest); is && asked.Add(1)%2 == 0 {
@@ -76,6 +77,8 @@ func TestTroubles(t *testing.T) {
 		}
 		return r
 	}
+	ofNoPod := pods(1, 0)
+	ofNoPod.Sandboxes = append(ofNoPod.Sandboxes, &runtimeapi.PodSandbox{Id: "s-none", Annotations: map[string]string{"a": strings.Repeat("x", 200)}})
 	for name, test := range map[string]struct {
 		runtime *rawruntime.Runtime
 		want    string // "" for none
@@ -88,6 +91,7 @@ func TestTroubles(t *testing.T) {
 		"says little": {secondFails(condition("NetworkReady", false)), "network plugin problem: the network of the runtime is not ready: Broken no plugin"},
 		"half":        {pods(100, 50_000), ""},
 		"almost":      {pods(100, 110_000), "list too large warning: the list of sandboxes is almost too large: 10.5 MiB, 66 % of the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 107.6 KiB (annotations 107.5 KiB), shop/web-98"},
+		"of no pod":   {ofNoPod, "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s-none) has no metadata"},
 		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
 		"not UTF-8":   {container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}}), "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
 	} {
@@ -97,7 +101,8 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// TestEachTroubleHasItsTime uses two lists that get malformed one after the other.
+// TestEachTroubleHasItsTime uses two lists that get malformed one after the other. Once lists fail, nobody knows what is in
+// them.
 func TestEachTroubleHasItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w, began := pods(1, 0), host.New(withoutSockets), time.Now()
@@ -107,6 +112,12 @@ func TestEachTroubleHasItsTime(t *testing.T) {
 				answer = &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s0"}}}
 			}
 			return answer
+		}
+		r.Before = func(_ context.Context, request any) error {
+			if _, is := request.(*runtimeapi.ListContainersRequest); is && time.Since(began) > 20*time.Minute {
+				return status.Error(codes.Unavailable, "busy")
+			}
+			return nil
 		}
 		conn := connect(t, r)
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, conn, podcache.New()) })
@@ -118,6 +129,11 @@ func TestEachTroubleHasItsTime(t *testing.T) {
 		}
 		if sandboxes, containers := found.Troubles[0].Since, found.Troubles[1].Since; sandboxes.Sub(containers) < 9*time.Minute {
 			t.Errorf("sandboxes since %v, containers since %v, want 10 minutes between them", sandboxes, containers)
+		}
+		time.Sleep(2 * time.Minute)
+		found = pleg.Report{}
+		if w.Report(&found); len(found.Troubles) > 0 {
+			t.Errorf("while lists fail: %+v", found.Troubles)
 		}
 	})
 }
@@ -153,6 +169,12 @@ func requireTrouble(t *testing.T, o host.Options, conn grpc.ClientConnInterface,
 				t.Errorf("since %v, want its first look", found.Since)
 			}
 		}
+		_, lists := w.Facts()
+		for _, l := range lists {
+			if slices.ContainsFunc(l.Largest, func(p host.PodSize) bool { return p.Pod == "" }) {
+				t.Errorf("the largest pods are %+v, want pods with names", l.Largest)
+			}
+		}
 		if got != want && (want == "" || !strings.HasPrefix(got, want)) {
 			t.Errorf("found %q, want %q", got, want)
 		}
@@ -171,10 +193,13 @@ func TestCounts(t *testing.T) {
 		}
 		return s
 	}
+	onHost := status(1, 0, 0)
+	onHost.Sandboxes[0].HostNetwork = true
 	for name, test := range map[string]struct {
 		status *pleg.PodStatus
 		want   string
 	}{
+		"of the host":  {onHost, ""},
 		"few":          {status(1, 199, 0, "10.0.0.1"), ""},
 		"enough":       {status(40, 200, 0, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
 		"many run too": {status(41, 200, 0, "10.0.0.1"), ""},

@@ -25,7 +25,7 @@ type Socket struct {
 	Unread int
 }
 
-// readers are the clients of a runtime with something to read. A client of the event stream
+// readers are the clients of a runtime that have something to read. A client of the event stream
 // that does not read blocks containerd once its queue is full: no pod starts any more. Only the
 // kernel knows, and only in the network namespace of the runtime.
 type readers struct {
@@ -44,7 +44,7 @@ type reader struct {
 func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unread) {
 	before := r.seen
 	r.seen = make(map[uint32]reader)
-	sockets, _ := r.o.Sockets() // none if they are not known
+	sockets, _ := r.o.Sockets() // nil if the sockets are not known
 	path := realPath(strings.TrimPrefix(r.o.Endpoint, "unix://"))
 	for _, s := range sockets {
 		if s.Unread == 0 || s.Path == "" || realPath(s.Path) != path {
@@ -76,7 +76,7 @@ func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unrea
 	return all
 }
 
-// add adds a client, or the next connection of one.
+// add adds a client, or the next connection of a known client.
 func add(all []nodestate.Unread, u nodestate.Unread) []nodestate.Unread {
 	for n := range all {
 		if of := &all[n]; of.Client != nil && u.Client != nil && of.Client.PID == u.Client.PID {
@@ -120,7 +120,7 @@ func owners(proc fs.FS, inodes ...uint32) map[uint32]int {
 // clients returns the processes that are connected to the runtime, except this one, as far as they are
 // known.
 func clients(o Options) (names []string) {
-	sockets, _ := o.Sockets() // none if they are not known
+	sockets, _ := o.Sockets() // nil if the sockets are not known
 	var inodes []uint32
 	path := realPath(strings.TrimPrefix(o.Endpoint, "unix://"))
 	for _, s := range sockets {

@@ -63,7 +63,7 @@ func (o *Options) hidden(r *http.Request) error {
 	}
 	config, err := readWebConfig(o.WebConfig)
 	switch {
-	case err != nil: // it may name files
+	case err != nil: // err may name files
 		return errors.New("pods are not served: the web configuration cannot be read")
 	case r.TLS == nil:
 		return errors.New(others + "encryption: the --web-config needs a tls_server_config, from the start of this server")
@@ -83,8 +83,8 @@ func (o *Options) stillAdmits(r *http.Request) func() bool {
 	}
 }
 
-// IsLocal reports whether only this machine can reach an address. Nil is no address, which
-// nobody else reaches.
+// IsLocal reports whether only this machine can reach an address. A nil address is one that no
+// other machine reaches.
 func IsLocal(address net.Addr) bool {
 	tcp, ok := address.(*net.TCPAddr)
 	return address == nil || ok && tcp.IP.IsLoopback()
@@ -112,7 +112,7 @@ func (o *Options) guard(h http.Handler) http.Handler {
 }
 
 // fromElsewhere returns an error if a page of another site makes the request: such a page cannot
-// read the answer, but could take all slots. Following a link is another matter.
+// read the answer, but could take all slots. Following a link is allowed.
 func fromElsewhere(r *http.Request) error {
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return errors.New("pods are not served to pages of other sites")

@@ -132,7 +132,7 @@ func TestClientCertificatesNeedCA(t *testing.T) {
 }
 
 // TestRefusedRequests: requests for pods are refused under a foreign host name, as after DNS
-// rebinding, and from a page of another site, which could also hold the slots.
+// rebinding, and from a page of another site, which could also take all slots.
 func TestRefusedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})

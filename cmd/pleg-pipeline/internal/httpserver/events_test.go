@@ -2,6 +2,7 @@ package httpserver_test
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -73,13 +75,16 @@ func TestEventsRefusals(t *testing.T) {
 		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},
 		{"?since=x", "", `"x" is not a position`},
 		{"?since=475", "", `"475" has no epoch`},
+		{"?since=-1h", "", `"-1h" is not a position`},
 		{"?name=" + strings.Repeat("x", 101), "", "name has 101 bytes, the limit is 100"},
 		{"", "what?", `"what?" is not a position`},
 		{"?a;b", "", "semicolon"},
 	} {
 		answer := fetch(t, url+"/events"+test.query, "Last-Event-ID", test.id)
-		if text := body(t, answer); answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, test.want) {
-			t.Errorf("%q %q = %d %q, want 400 and %q", test.query, test.id, answer.StatusCode, text, test.want)
+		if answer.StatusCode != http.StatusBadRequest { // a stream, whose body has no end
+			t.Errorf("%q %q = %d, want 400", test.query, test.id, answer.StatusCode)
+		} else if text := body(t, answer); !strings.Contains(text, test.want) {
+			t.Errorf("%q %q = 400 %q, want %q", test.query, test.id, text, test.want)
 		}
 	}
 }
@@ -102,27 +107,48 @@ func TestEventsBoundsStreams(t *testing.T) {
 	}
 }
 
+// A request for the header of a stream alone gets it at once.
+func TestHeaderOfEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began, answer := time.Now(), httptest.NewRecorder()
+		httpserver.Handler(options(pipe)).ServeHTTP(deadlines{answer}, httptest.NewRequestWithContext(ctx, "HEAD", "/events", nil))
+		if took := time.Since(began); took > 0 || answer.Header().Get("Content-Type") != "text/event-stream" || answer.Body.Len() > 0 {
+			t.Errorf("the answer took %v: %v %q", took, answer.Header(), answer.Body)
+		}
+	})
+}
+
 // TestEventsEndWithTheUser: a user who is removed, or whose password changes, keeps no stream.
 func TestEventsEndWithTheUser(t *testing.T) {
+	const jo, nobody = "basic_auth_users: {jo: hash}", "{}"
 	for name, test := range map[string]struct {
-		config string
-		ends   bool
+		address        net.Addr
+		before, config string
+		ends           bool
 	}{
-		"the same":         {"basic_auth_users: {jo: hash}", false},
-		"another one left": {"basic_auth_users: {jo: hash, ann: hash}", false},
-		"removed":          {"basic_auth_users: {ann: hash}", true},
-		"a new password":   {"basic_auth_users: {jo: other}", true},
-		"not readable":     {"{", true},
+		"the same":                {nil, jo, jo, false},
+		"another one left":        {nil, jo, "basic_auth_users: {jo: hash, ann: hash}", false},
+		"removed":                 {nil, jo, "basic_auth_users: {ann: hash}", true},
+		"a new password":          {nil, jo, "basic_auth_users: {jo: other}", true},
+		"not readable":            {nil, jo, "{", true},
+		"the first users":         {nil, nobody, "basic_auth_users: {ann: hash}", true},
+		"no users any more":       {nil, jo, nobody, false}, // on this machine
+		"none, on other machines": {everywhere, jo, nobody, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+				registry := prometheus.NewRegistry()
+				pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{Registerer: registry})
 				o := options(pipe)
-				o.WebConfig = write(t, "basic_auth_users: {jo: hash}")
+				o.Address, o.WebConfig = test.address, write(t, test.before)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				r := httptest.NewRequestWithContext(ctx, "GET", "http://localhost/events", nil)
 				r.SetBasicAuth("jo", "secret") // the toolkit has checked it
+				r.TLS = &tls.ConnectionState{}
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
@@ -141,7 +167,12 @@ func TestEventsEndWithTheUser(t *testing.T) {
 					}
 				}
 				cancel()
-				<-ended
+				began := time.Now()
+				if <-ended; time.Since(began) > 0 {
+					t.Errorf("the stream of a client that has left ended after %v", time.Since(began))
+				}
+				synctest.Wait()
+				kit.RequireMetric(t, registry, 0, "pleg_subscribers")
 			})
 		})
 	}

@@ -158,6 +158,22 @@ func TestServeEndsUnreadAnswers(t *testing.T) {
 	})
 }
 
+// An event stream ends at once.
+func TestServeEndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		l := bufconn.Listen(1 << 10)
+		stop := serveOn(t, l, httpserver.Handler(options(pipe)), "")
+		_, err := io.WriteString(dial(t, l), "GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+		kit.Must(t, err)
+		synctest.Wait()
+		began := time.Now()
+		if err := stop(); err != nil || time.Since(began) > 500*time.Millisecond { // Shutdown polls
+			t.Errorf("Serve() = %v after %v", err, time.Since(began))
+		}
+	})
+}
+
 // An answer that takes less than a second is whole, although the server ends meanwhile.
 func TestServeFinishesAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -187,6 +203,9 @@ func TestServeReportsErrors(t *testing.T) {
 		}
 		if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), webConfig, slog.New(slog.DiscardHandler)); err == nil {
 			t.Errorf("Serve(%q) = nil, want an error", webConfig)
+		}
+		if listener.Close() == nil {
+			t.Errorf("Serve(%q) has left the listener open", webConfig)
 		}
 	}
 }

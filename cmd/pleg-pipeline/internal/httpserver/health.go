@@ -61,9 +61,9 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case err != nil:
 			failed = true
-			fmt.Fprintf(&lines, "[-]%s failed: %v\n", check.name, err)
+			fmt.Fprintf(&lines, "[-]%s failed: %s\n", check.name, view.Printable(err.Error()))
 		case detail != "": // not "ok": a verdict that fails no check may be bad
-			fmt.Fprintf(&lines, "[+]%s: %s\n", check.name, detail)
+			fmt.Fprintf(&lines, "[+]%s: %s\n", check.name, view.Printable(detail))
 		default:
 			fmt.Fprintf(&lines, "[+]%s ok\n", check.name)
 		}
@@ -133,7 +133,7 @@ func (o *Options) verdict() check {
 		if o.hidden(r) != nil {
 			return v.Anonymous(), nil
 		}
-		return view.Printable(v.Full()), nil
+		return v.Full(), nil
 	}}
 }
 

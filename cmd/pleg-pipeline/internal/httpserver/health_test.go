@@ -85,6 +85,21 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestHealthIsPrintable: text of the runtime and of a part moves no cursor of a terminal.
+func TestHealthIsPrintable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.SetListFault(plegtest.Fail(errors.New("\x1b[2J")))
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
+		time.Sleep(1500 * time.Millisecond)
+		o := options(pipe)
+		o.Parts = []httpserver.Part{{Name: "nats", State: func() string { return "\x1b[2J" }}}
+		if _, text := ask(t, httpserver.Handler(o), "GET", "/readyz"); strings.Contains(text, "\x1b") || strings.Count(text, "?[2J\n") != 3 {
+			t.Errorf("/readyz = %q, want three lines with the text, without its escape", text)
+		}
+	})
+}
+
 // TestErrorsOfMetrics: metrics that cannot be gathered are an error. A client that leaves in the middle of an
 // answer is not.
 func TestErrorsOfMetrics(t *testing.T) {
@@ -107,8 +122,13 @@ func TestErrorsOfMetrics(t *testing.T) {
 		if log.Len() > 0 {
 			t.Errorf("a client has gone away: the log has %q, want nothing", &log)
 		}
-		o.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, errors.New("broken collector") })
-		ask(t, httpserver.Handler(o), "GET", "/metrics")
+		o.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			others, err := options(pipe).Gatherer.Gather()
+			return others, errors.Join(err, errors.New("broken collector"))
+		})
+		if code, text := ask(t, httpserver.Handler(o), "GET", "/metrics"); code != http.StatusOK || !strings.Contains(text, "temperature_celsius 0\n") {
+			t.Errorf("beside a broken collector: %d %q, want the other metrics", code, text)
+		}
 		if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "broken collector") {
 			t.Errorf("the log has %q, want the error of gathering", text)
 		}

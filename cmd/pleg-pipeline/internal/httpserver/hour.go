@@ -80,7 +80,7 @@ func (h *Hour) look(ctx context.Context, s pleg.Status, first bool) {
 	p.ListSeconds[last], p.Hung[last] = max(p.ListSeconds[last], listAge(s).Seconds()), max(p.Hung[last], hung)
 }
 
-// countEvents sets the events of the last point and returns the number of all.
+// countEvents sets the events of the last point and returns the number of all events so far.
 func (h *Hour) countEvents(ctx context.Context) uint64 {
 	all := view.ReadFigures(ctx, h.pipe, h.gatherer).Dispatcher.Events
 	if last := len(h.points.Events) - 1; last >= 0 {

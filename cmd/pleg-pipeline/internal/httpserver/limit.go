@@ -25,7 +25,7 @@ const (
 )
 
 // limit lets h answer at most n requests at the same time. A further request waits for its turn,
-// and is refused if that does not come in time. The refusal names the limit.
+// and is refused if its turn does not come in time. The refusal names the limit.
 func limit(n int, wait time.Duration, what string, h http.Handler) http.Handler {
 	slots := semaphore.NewWeighted(int64(n))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

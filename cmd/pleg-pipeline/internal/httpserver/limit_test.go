@@ -53,6 +53,25 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// TestAnswersAtOnce: clients that take long to read get no more than 16 answers at once.
+func TestAnswersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int32
+		h := httpserver.LimitRate(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			begun.Add(1)
+			time.Sleep(time.Minute)
+		}))
+		for range 16 {
+			go ask(t, h, "GET", "/")
+		}
+		synctest.Wait()
+		if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || text != "too many requests: 16 at a time\n" || begun.Load() != 16 {
+			t.Errorf("the next = %d %q, %d answers have begun, want 503 and 16", code, text, begun.Load())
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // TestRateOfPaths: the limit is on each path whose answer costs something; /livez always answers.
 func TestRateOfPaths(t *testing.T) {
 	for path, limited := range map[string]bool{"/metrics": true, "/readyz": true, "/pods": true, "/stages": true, "/hour": true, "/livez": false} {

@@ -148,7 +148,7 @@ func TestHourHasTheWorst(t *testing.T) {
 		runtime.SetPodFault("shop/cart", plegtest.Delay(5*time.Second))
 		runtime.Set("shop/cart", "c=exited /s=running")
 		time.Sleep(2 * time.Second)
-		runtime.Set("shop/web", "c=exited /s=running") // its inspection overtakes
+		runtime.Set("shop/web", "c=exited /s=running") // the inspection of shop/web overtakes
 		runtime.SetPodFault("shop/cart", nil)
 		time.Sleep(6 * time.Second)
 		got := hour()

@@ -19,7 +19,7 @@ type pods struct{ pipe *pipeline.Pipeline }
 type podList struct {
 	// Epoch is the epoch of the pipeline; see /events.
 	Epoch string `json:"epoch"`
-	// Position is where /events continues after this list; see Pipeline.Pods.
+	// Position is the position at which /events continues after this list; see Pipeline.Pods.
 	Position string `json:"position"`
 	// States are all states of a pod, the worst first.
 	States []string   `json:"states"`

@@ -194,7 +194,7 @@ func TestAnswersOfAReceiver(t *testing.T) {
 			registry, log := exportTo(t, s.URL)
 			kept := int64(3)
 			if tc.rejected > 0 {
-				kept -= s.refused.Load() // they are not sent again
+				kept -= s.refused.Load() // rejected records are not sent again
 			}
 			if got := kit.Metric(t, registry, rejected); got != tc.rejected || s.kept.Load() != kept || kept == 3 && tc.rejected > 0 || !strings.Contains(log.String(), tc.log) {
 				t.Errorf("%s: %v rejected requests and %d records, want %v and %d; log:\n%s", name, got, s.kept.Load(), tc.rejected, kept, log)

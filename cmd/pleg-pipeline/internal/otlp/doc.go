@@ -1,5 +1,5 @@
 // Package otlp exports the events of a node as OpenTelemetry logs: over OTLP, with gRPC or
-// HTTP, to an OpenTelemetry Collector or to a backend that speaks it.
+// HTTP, to an OpenTelemetry Collector or to a backend that speaks OTLP.
 //
 //	client, err := otlp.NewClient(ctx, "https://collector.example:4317")
 //	...

@@ -39,7 +39,7 @@ type ExporterOptions struct {
 	// Source is the pipeline of this process or the daemon of this node.
 	Source node.Pipeline
 	// Resource is common to all records, such as k8s.node.name.
-	// OTEL_RESOURCE_ATTRIBUTES adds to it.
+	// OTEL_RESOURCE_ATTRIBUTES adds attributes.
 	Resource *resource.Resource
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
@@ -115,8 +115,9 @@ func (b *batch) OnEmit(_ context.Context, r *sdklog.Record) error {
 	return nil
 }
 
-// Status returns when the receiver last accepted a request, or when the exporter was made, and the
-// error of the last request; nil if that was accepted. It is safe for concurrent use.
+// Status returns the time at which the receiver last accepted a request, or at which the exporter
+// was made, and the error of the last request; nil if that was accepted. It is safe for concurrent
+// use.
 func (e *Exporter) Status() (lastAck time.Time, err error) { return e.loop.Status() }
 
 // Run exports until ctx or the source ends, and then returns nil. Errors of the receiver are

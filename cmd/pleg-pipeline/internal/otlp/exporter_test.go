@@ -42,7 +42,7 @@ func TestRejectedRecordsAreDropped(t *testing.T) {
 	})
 }
 
-// A replay goes on after a request of it is rejected. If it is interrupted, it begins again,
+// A replay continues after one of its requests is rejected. If it is interrupted, it begins again,
 // with its Gap.
 func TestRequestOfAReplayFails(t *testing.T) {
 	words := ""
@@ -231,6 +231,11 @@ func TestExporterFollowsItsSource(t *testing.T) {
 			after: []pleg.Position{none},
 			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7"),
 		},
+		"a Synced without a Gap": {
+			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.Synced, 6), event(pleg.PodSync, 7))},
+			after: []pleg.Position{none},
+			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7"),
+		},
 		"a hole": {
 			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.PodSync, 8)), start},
 			after: []pleg.Position{none, {Epoch: "e", Seq: 6}},
@@ -266,12 +271,29 @@ func TestExporterFollowsItsSource(t *testing.T) {
 // An error of the source does not end Run.
 func TestErrorOfTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fails := &script{err: errTestEnds}
-		stop := new(receiver).export(t, nil, fails)
+		fails, registry := &script{err: errTestEnds}, prometheus.NewPedanticRegistry()
+		stop := new(receiver).export(t, registry, fails)
 		time.Sleep(time.Minute)
 		if got := len(fails.asked()); got < 4 {
 			t.Errorf("a source that fails was asked %d times in a minute, want it again and again", got)
 		}
 		stop()
+		new(receiver).export(t, registry, fails)() // the metrics of the first have ended with it
+	})
+}
+
+// A receiver that rejects everything has accepted nothing.
+func TestStatusOfRejections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(receiver)
+		r.set(always(rejects))
+		e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0)}}, pause: time.Second}})
+		kit.Must(t, err)
+		began := time.Now()
+		kit.Run(t, e.Run)
+		time.Sleep(time.Minute)
+		if last, err := e.Status(); !last.Equal(began) || err == nil || !strings.Contains(err.Error(), "records are rejected") {
+			t.Errorf("the receiver accepted something %v after the beginning, %v", last.Sub(began), err)
+		}
 	})
 }

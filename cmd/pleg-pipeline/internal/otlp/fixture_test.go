@@ -41,7 +41,7 @@ var (
 	rejects     = answer{err: status.Error(codes.InvalidArgument, "no")}
 )
 
-// receiver is the client and the receiver in one. As the client does, it returns once its
+// receiver is both the client and the receiver. As the client does, it returns once its
 // context ends.
 type receiver struct {
 	sdklog.Exporter
@@ -51,7 +51,7 @@ type receiver struct {
 	// at is the time of each request, sizes the number of its records.
 	at      []time.Time
 	sizes   []int
-	records []logrecords.Record // those that it has kept
+	records []logrecords.Record // the records that the receiver has kept
 }
 
 // Export implements [sdklog.Exporter].
@@ -129,7 +129,7 @@ func (r *receiver) export(t *testing.T, registry prometheus.Registerer, source n
 	t.Helper()
 	e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: source, Registerer: registry})
 	kit.Must(t, err)
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context())) // it ends with a cause
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context())) // ctx ends with a cause
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	return func() {

@@ -55,6 +55,10 @@ func TestRecordOfEachEvent(t *testing.T) {
 			of(func(ev *pleg.Event) { ev.Type, ev.ExitCode, ev.Reason = pleg.ContainerDied, &code, "OOMKilled" }),
 			`WARN pleg.container.died "Container web of pod shop/web-0 died with exit code 137"` + container + " k8s.container.status.reason=OOMKilled" + attempt + " process.exit.code=137",
 		},
+		"completed": {
+			of(func(ev *pleg.Event) { ev.Type, ev.ExitCode = pleg.ContainerDied, new(int32) }),
+			`INFO pleg.container.died "Container web of pod shop/web-0 died with exit code 0"` + container + attempt + " process.exit.code=0",
+		},
 		"removed sandbox": {
 			of(func(ev *pleg.Event) { ev.Type, ev.Sandbox, ev.ContainerName = pleg.ContainerRemoved, true, "web-0" }),
 			`INFO pleg.container.removed "Sandbox of pod shop/web-0 was removed"` + pod + " container.id=c0ffee pleg.sandbox=true pleg.sandbox.attempt=2",

@@ -30,6 +30,8 @@ func (r *resources) Export(ctx context.Context, records []sdklog.Record) error {
 
 // Each option acts: a receiver refuses the first requests of an exporter, and gets the events of its source.
 func TestOptionsAct(t *testing.T) {
+	t.Setenv("OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT", "1") // has no effect
+	t.Setenv("OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT", "1")
 	var log kit.Log
 	got, registry := &resources{receiver: new(receiver)}, prometheus.NewPedanticRegistry()
 	type row struct {
@@ -39,6 +41,11 @@ func TestOptionsAct(t *testing.T) {
 	events := func(t *testing.T) {
 		if len(got.got()) == 0 {
 			t.Error("the client has sent no event of the source")
+		}
+		for _, r := range got.got() {
+			if r.Name == "pleg.container.started" && (r.Attributes["k8s.pod.uid"] != "pod-uid" || r.Attributes["container.id"] == nil) {
+				t.Errorf("attributes %v, want all", r.Attributes)
+			}
 		}
 	}
 	rows := map[string]row{
@@ -65,7 +72,7 @@ func TestOptionsAct(t *testing.T) {
 				return accepts
 			})
 			runtime := plegtest.New()
-			runtime.Set("a", "c=running")
+			runtime.Set("pod-uid", "c=running")
 			pipe, err := pipeline.New(pipeline.Options{Runtime: runtime})
 			kit.Must(t, err)
 			kit.Run(t, pipe.Run)

@@ -42,7 +42,7 @@ func (s *Server) choose(method string, request proto.Message) *call {
 	return all[n-1]
 }
 
-// newestAt returns how many of some calls were made by a time.
+// newestAt returns the number of calls that were made up to a time.
 func newestAt(all []*call, by time.Duration) int {
 	return sort.Search(len(all), func(i int) bool { return all[i].at > by })
 }

@@ -15,15 +15,15 @@ import (
 
 // encoder makes lines from calls. One goroutine uses it.
 type encoder struct {
-	redact *redactor                   // nil if texts stay
+	redact *redactor                   // nil if texts are kept
 	last   map[string]map[string]*item // the items of the last full list of each kind, by their encoding
-	node   json.RawMessage             // the last line of the node
+	node   json.RawMessage             // the last line about the node
 }
 
 // item is an item of a list. If nothing has changed, the next list contains the same item.
 type item struct {
 	text   json.RawMessage
-	status string // the question for its status
+	status string // the statusQuestion of the item
 }
 
 func newEncoder(redact bool) *encoder {
@@ -119,7 +119,7 @@ func (w *writer) compareItems(l *line) {
 		l.List[i] = it.text
 		if at, ok := index[it]; ok && compared {
 			l.List[i] = json.RawMessage(strconv.Itoa(at))
-			delete(index, it) // each item stands for one, even if two are equal
+			delete(index, it) // each old item is used once, even if two are equal
 			same++
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// They start the header. A program reads this version only.
+// Both are at the start of the header. A program reads only this version.
 const (
 	formatName    = "pleg-pipeline recording"
 	formatVersion = 3
@@ -56,15 +56,15 @@ var methods = map[string]struct{ request, reply proto.Message }{
 	containerStatus:    {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
 }
 
-// kinds are the list methods. Without a filter, the method is the question.
+// kinds are the list methods. The question of a list without a filter is its method alone.
 var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 
 type call struct {
 	at, took time.Duration
 	method   string
 	request  proto.Message // nil if it asks for everything
-	raw      []byte        // the answer as it came; of a recorder only
-	reply    proto.Message // nil if there is none; of a replay only, and shared by equal lists
+	raw      []byte        // the answer as it came; only in a recorder
+	reply    proto.Message // nil if there is none; only in a replay, and shared by equal lists
 	err      error         // a gRPC status
 	pending  bool          // without an answer
 }

@@ -21,7 +21,7 @@ const (
 	incidentEnds = 5 * time.Minute
 	// retryPeriod is the time between two attempts to write the file of one incident.
 	retryPeriod = time.Minute
-	// maxIncidents is how many files there are; a new one replaces the oldest.
+	// maxIncidents is how many files are kept; a new one replaces the oldest.
 	maxIncidents = 8
 	// incidentQueue is how many answers may wait. It bounds memory: a list of 1000 pods takes a MB.
 	incidentQueue = 1024
@@ -59,14 +59,14 @@ func checkDir(dir string) error {
 }
 
 // Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause. It
-// writes a file for each cause that becomes a problem, unless that cause was one in the last minutes. A
-// file from a program that starts during an incident contains no earlier answers.
+// writes a file for each cause that becomes a problem, unless that cause was already a problem in the
+// last minutes. A file from a program that starts during an incident contains no earlier answers.
 func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
 	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
-	var due time.Time                         // when a file is to be written; zero if none is
-	last := make(map[verdict.Cause]time.Time) // when each cause was last a problem
+	var due time.Time                         // the time at which to write a file; zero for none
+	last := make(map[verdict.Cause]time.Time) // the time at which each cause was last a problem
 	good := false                             // the verdict has been good once
 	for {
 		select {

@@ -23,7 +23,8 @@ import (
 )
 
 // TestIncidents lets a container hang four times: the second time soon after the first, as a
-// verdict flaps, and the fourth time for long. There is one file for each incident, and no more than eight of all.
+// verdict flaps, and the fourth time for long. There is one file for each incident, and no more than eight files
+// in all.
 func TestIncidents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +79,7 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 	})
 }
 
-// A runtime that has never listed its pods has no minutes before its problem.
+// A file begins with lists, so there is none if the runtime has never listed its pods.
 func TestNoIncidentBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

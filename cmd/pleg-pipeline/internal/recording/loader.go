@@ -28,7 +28,7 @@ type loader struct {
 	ended  bool
 	memory int // taken so far
 	first  offset
-	lists  map[string]proto.Message // the last that did not fail
+	lists  map[string]proto.Message // the last lists that did not fail
 }
 
 func newLoader(h Header) *loader {
@@ -125,7 +125,7 @@ func (l *loader) add(c *call) {
 }
 
 func (l *loader) list(of proto.Message, r *line, q string) (proto.Message, error) {
-	last := l.lists[q] // nil of a list with a filter
+	last := l.lists[q] // nil for a list with a filter
 	switch {
 	case r.Same && last != nil:
 		return last, nil
@@ -138,7 +138,7 @@ func (l *loader) list(of proto.Message, r *line, q string) (proto.Message, error
 		if len(text) > 0 && text[0] != '{' {
 			i, err := strconv.Atoi(string(text))
 			if err != nil || last == nil || i < 0 || i >= itemsOf(last).Len() {
-				return nil, fmt.Errorf("item %.20s is not in the list before", text)
+				return nil, fmt.Errorf("item %.20s is not in the previous list", text)
 			}
 			items.Append(itemsOf(last).Get(i))
 			continue
@@ -193,7 +193,7 @@ func newRounds(answers map[string][]*call) (rounds []round) {
 	return rounds
 }
 
-// differs reports whether a list differs from the list before, which may be nil.
+// differs reports whether a list differs from the previous list, which may be nil.
 func (c *call) differs(last *call) bool {
 	if last != nil && c.err != nil && last.err != nil {
 		return c.err.Error() != last.err.Error()

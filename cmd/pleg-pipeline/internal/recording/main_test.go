@@ -136,11 +136,11 @@ type scenario struct {
 	options   pipeline.Options
 	redact    bool
 	window    bool // the recording is the final content of a window
-	// play changes the runtime, and returns when the pipeline has observed all of it.
+	// play changes the runtime, and returns once the pipeline has observed all changes.
 	play func(*testing.T, *simruntime.Runtime)
 }
 
-// record returns what the pipeline observed, and the recording.
+// record returns the observations of the pipeline, and the recording.
 func (s scenario) record(t *testing.T) (observed, []byte) {
 	t.Helper()
 	runtime, dial, stop := newRuntime(t, s.simulated, simruntime.Population{Pods: s.pods, Containers: 2})

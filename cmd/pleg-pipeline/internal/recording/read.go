@@ -16,8 +16,8 @@ import (
 
 var errEmpty = errors.New("the recording is empty")
 
-// limits bound a recording, in bytes: its text, one line, and the memory that it takes: a small compressed file can stand for very
-// much. Only tests change them.
+// limits bound a recording, in bytes: its text, one line, and the memory that it takes: a small compressed file can
+// become very large. Only tests change them.
 var limits = struct{ text, line, memory int }{256 << 20, 64 << 20, 512 << 20}
 
 // The memory that a recording takes beside its text, in bytes. A message is a struct with a field for everything that
@@ -41,7 +41,7 @@ type Recording struct {
 
 	// All are in the order of their times.
 	rounds  []round
-	answers map[string][]*call // by question; full lists are in rounds too
+	answers map[string][]*call // by the result of question; full lists are also in rounds
 	singles [2][]*call         // lists of single pods, by kind
 	nodes   []nodeState
 }

@@ -13,7 +13,7 @@ const queueLength = 16384
 
 var errBehind = errors.New("the output does not take answers as fast as the runtime gives them")
 
-// Output is where a recording is written. Flush passes on the data that Write has buffered.
+// Output receives a recording. Flush passes on the data that Write has buffered.
 type Output interface {
 	io.Writer
 	Flush() error

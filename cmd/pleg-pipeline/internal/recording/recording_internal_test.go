@@ -21,7 +21,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestWindowIsBounded adds lines of a size for some hours. A change of a list is kept for as long
+// TestWindowIsBounded adds lines of one size for some hours. A change of a list is kept for as long
 // as other lines, however large the list is.
 func TestWindowIsBounded(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestWindowIsBounded(t *testing.T) {
 	}
 }
 
-// What stands for the state before the window is answered at once, when the window begins.
+// The lines that stand for the state before the window have its first time and no duration.
 func TestStateBeforeTheWindowTakesNoTime(t *testing.T) {
 	t.Parallel()
 	w := newWindow()
@@ -54,7 +54,7 @@ func TestStateBeforeTheWindowTakesNoTime(t *testing.T) {
 	}
 }
 
-// A window does not begin with the list of one pod instead of all, or with one that failed.
+// A window begins with a list of all pods, never with a later list of one pod or with one that failed.
 func TestListOfOnePodIsNotTheState(t *testing.T) {
 	t.Parallel()
 	w := newWindow()

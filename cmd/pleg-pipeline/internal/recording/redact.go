@@ -50,8 +50,7 @@ func (r *redactor) id(id string) string {
 	return hex.EncodeToString(r.sum(id)[:16])
 }
 
-// wellKnown matches the keys of labels and annotations that stay. Other keys may contain names in
-// them.
+// wellKnown matches the keys of labels and annotations that stay. Other keys may contain names.
 var wellKnown = regexp.MustCompile(`^(io\.kubernetes\.(pod|container)\.[A-Za-z]+|kubernetes\.io/config\.(hash|mirror|seen|source)|` +
 	`app\.kubernetes\.io/(name|instance|version|component|part-of|managed-by)|app|k8s-app|component|tier|job-name|controller-uid|` +
 	`pod-template-hash|controller-revision-hash|statefulset\.kubernetes\.io/pod-name|batch\.kubernetes\.io/(job-name|controller-uid))$`)
@@ -59,7 +58,7 @@ var wellKnown = regexp.MustCompile(`^(io\.kubernetes\.(pod|container)\.[A-Za-z]+
 // labelPodUID is the label whose value is an id.
 const labelPodUID = "io.kubernetes.pod.uid"
 
-// ownProcess matches the programs of a runtime, and this one.
+// ownProcess matches the programs of a runtime, and this program.
 var ownProcess = regexp.MustCompile(`^(containerd.*|crio|conmon.*|pleg-pipeline)$`)
 
 // oneWord is a reason, such as OOMKilled.

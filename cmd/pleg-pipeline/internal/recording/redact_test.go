@@ -65,7 +65,8 @@ func TestRedactedReplayEqualsExceptTexts(t *testing.T) {
 	})
 }
 
-// texts returns the names, values and addresses of all pods, except what is part of the format.
+// texts returns the names, values and addresses of all pods, except those that are part of the
+// format.
 func texts(runtime *simruntime.Runtime) []string {
 	found := make(map[string]bool)
 	for _, p := range runtime.Pods() {

@@ -26,7 +26,7 @@ var replayCases = map[string]struct {
 	// before or after the next list depends on milliseconds, and so does the merging of a pod's
 	// changes.
 	statesOnly bool
-	hung       bool // calls hang until the end; the replay ends all the same
+	hung       bool // calls hang until the end; the replay ends anyway
 	inSandbox  bool // the status of a sandbox carries the statuses of its containers
 }{
 	"churn":           {scenario: scenario{pods: 8, play: churn(8, 60)}},
@@ -142,7 +142,7 @@ func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
 	runtime.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 0.2})
 	runtime.BreakEvents() // a stream meets the fault when it is opened
 	churn(5, 80)(t, runtime)
-	time.Sleep(11 * time.Second) // until a list has shown the rest
+	time.Sleep(11 * time.Second) // until a list has shown the last changes
 }
 
 func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
@@ -184,7 +184,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 				}
 				got := replayed(t, data, test.options, 0)
 				forgetErrors(want, got)
-				want.events, got.events = nil, nil // it saw only the last of them
+				want.events, got.events = nil, nil // the replay shows only the last containers
 				got.requireEqual(t, want)
 			})
 		})

@@ -17,8 +17,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
-// quiet is how long after the end of the recording the client may still make the calls that
-// follow from it.
+// quiet is how long after the end of the recording the client may still make the calls that follow
+// from its last lists.
 const quiet = 500 * time.Millisecond
 
 // Server is a container runtime that answers as recorded.
@@ -26,10 +26,10 @@ type Server struct {
 	recording *Recording
 
 	mu    sync.Mutex
-	zero  time.Time      // when the time of the recording was 0
+	zero  time.Time      // the wall time at which the time of the recording was 0
 	next  int            // the round that comes next
-	shown round          // the one before
-	asked [2]bool        // which lists of it have been asked for
+	shown round          // the round before that
+	asked [2]bool        // the lists of the round that have been asked for
 	given map[string]int // how many answers to each question are used up
 }
 
@@ -55,9 +55,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return fmt.Errorf("serve a recording: %w", err)
 }
 
-// WaitPlayed waits until the recording has been played: each list that differs from the list before
-// has been asked for, and the client had the time to make the calls that follow. It returns the
-// cause of ctx if that ends before.
+// WaitPlayed waits until the recording has been played: each list that differs from the previous
+// list has been asked for, and the client had the time to make the calls that follow. It returns
+// the cause of ctx if that ends before.
 func (s *Server) WaitPlayed(ctx context.Context) error {
 	return cmp.Or(s.waitUntil(ctx, s.recording.Length), backoff.Wait(ctx, quiet))
 }

@@ -75,7 +75,7 @@ type tappedCodec struct {
 // Name is empty so that the content type is the same as in all other calls.
 func (tappedCodec) Name() string { return "" }
 
-// Unmarshal copies data. An error of it fails the call.
+// Unmarshal copies data. If it returns an error, the call fails.
 func (c tappedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	c.of.raw = data.Materialize()
 	return c.CodecV2.Unmarshal(data, v)

@@ -35,7 +35,7 @@ func (w *window) add(l line) {
 		w.size -= w.lines[n].size
 		w.forget(w.lines[n])
 	}
-	clear(w.lines[:n]) // their memory is free before append moves the others
+	clear(w.lines[:n]) // the memory of these lines is free before append moves the others
 	w.lines = w.lines[n:]
 }
 

@@ -62,7 +62,7 @@ func (w *Watcher) seek(pods []cache.Entry, now time.Time) {
 				}
 				s = w.watching(id, e.Last)
 			}
-			w.found(id, c, s, scanned)
+			w.found(id, c, s, e.Last, scanned)
 		}
 	}
 }
@@ -77,9 +77,12 @@ func (c *container) later(now time.Time) {
 }
 
 // found notes the processes of a container, if they are known now.
-func (w *Watcher) found(id pleg.ContainerID, c *container, s *shim, all *scan) {
+func (w *Watcher) found(id pleg.ContainerID, c *container, s *shim, pod *pleg.PodStatus, all *scan) {
 	first := 0
 	switch {
+	case s == nil && c.sandbox && w.watchesContainer(pod): // CRI-O runs no process for the sandbox
+		c.next = time.Time{}
+		return
 	case s != nil:
 		c.shim, s.process = s.pid, w.reason(s)
 		if c.sandbox {
@@ -108,6 +111,16 @@ func (w *Watcher) watching(id pleg.ContainerID, pod *pleg.PodStatus) *shim {
 		}
 	}
 	return nil
+}
+
+// watchesContainer reports whether a container of a pod is watched by a process of its own.
+func (w *Watcher) watchesContainer(pod *pleg.PodStatus) bool {
+	for _, s := range w.shims {
+		if pod.Container(s.id) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // of reports whether the shim watches the pod, or a container of it.

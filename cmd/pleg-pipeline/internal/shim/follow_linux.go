@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidfds follow processes. One call of the kernel returns those that have ended, and costs the same
-// however many run.
+// pidfds follow processes. One system call returns the processes that have ended, and costs the
+// same however many run.
 type pidfds struct {
 	epoll int         // open while there are fds
 	fds   map[int]int // by PID
@@ -40,7 +40,7 @@ func (p *pidfds) Follow(pid int) (err error) {
 // Forget implements [Follower].
 func (p *pidfds) Forget(pid int) {
 	if fd, ok := p.fds[pid]; ok {
-		_ = unix.Close(fd) // which ends its place in the epoll
+		_ = unix.Close(fd) // this also removes the process from the epoll
 		delete(p.fds, pid)
 	}
 	if len(p.fds) == 0 && p.epoll != 0 {

@@ -23,7 +23,7 @@ func TestPidfds(t *testing.T) {
 	end := func(of []*exec.Cmd) (pids []int) {
 		for _, c := range of {
 			kit.Must(t, c.Process.Kill())
-			_ = c.Wait() // it was killed
+			_ = c.Wait() // the process was killed
 			pids = append(pids, c.Process.Pid)
 		}
 		return pids
@@ -55,8 +55,8 @@ func TestPidfds(t *testing.T) {
 	if after := openFiles(t); after != before {
 		t.Errorf("%d files are open, want %d as before", after, before)
 	}
-	if err := p.Follow(want[0]); err == nil {
-		t.Error("a process that has ended is followed")
+	if err := p.Follow(want[0]); err == nil || openFiles(t) != before {
+		t.Errorf("following a process that has ended: %v, %d files are open, want an error and %d", err, openFiles(t), before)
 	}
 }
 

@@ -60,7 +60,7 @@ func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.
 		}
 		c.held = now
 		if s.since.Before(stuck.Since) {
-			stuck.Since = s.since // that the container has ended is no new trouble
+			stuck.Since = s.since // the end of the container is no new trouble
 		}
 		stuck.Shim = s.process
 		return now.Sub(s.since) >= settle && now.Sub(c.ended) >= settle && told

@@ -40,7 +40,7 @@ func (w *Watcher) askLost(ctx context.Context, runtime grpc.ClientConnInterface,
 		c := w.wanted[id]
 		pid, err := w.lost(ctx, runtimeapi.NewRuntimeServiceClient(runtime), id)
 		if err != nil {
-			continue // it is asked again after the next search
+			continue // the runtime is asked again after the next search
 		}
 		c.asked++
 		if pid == 0 {
@@ -80,8 +80,8 @@ func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceCli
 	return max(info.Pid, 1), nil
 }
 
-// verbose is the verbose status of a container in containerd and CRI-O. Only containerd contains
-// the type of the runtime and its options.
+// verbose is the verbose status of a container in containerd and CRI-O. Only that of containerd
+// contains the type of the runtime and its options.
 type verbose struct {
 	Pid            int    `json:"pid"`
 	SandboxID      string `json:"sandboxID"`
@@ -101,8 +101,8 @@ var (
 	// plainBinaries the runtimes among them that keep the processes of a container in its cgroup.
 	plainTypes    = map[string]bool{"io.containerd.runc.v1": true, "io.containerd.runc.v2": true, "io.containerd.runtime.v1.linux": true}
 	plainBinaries = map[string]bool{"": true, "runc": true, "crun": true, "youki": true, "nvidia-container-runtime": true}
-	// plainHandlers are the handlers that do so unless their name misleads. The name alone is not
-	// enough: the default may be any runtime.
+	// plainHandlers are the handlers of such runtimes, unless their name misleads. The name alone
+	// is not enough: the default may be any runtime.
 	plainHandlers = map[string]bool{"": true, "runc": true, "crun": true}
 )
 
@@ -116,8 +116,8 @@ func (v *verbose) keepsProcesses() bool {
 	return plainTypes[v.RuntimeType] && plainBinaries[binary]
 }
 
-// cgroupPath returns the path of a container's cgroup below the root of the cgroups; "" if it is
-// not info.
+// cgroupPath returns the path of a container's cgroup below the root of the cgroups; "" if the
+// status does not contain it.
 func (v *verbose) cgroupPath() string {
 	configured := v.RuntimeSpec.Linux.CgroupsPath
 	slice, rest, systemd := strings.Cut(configured, ":")

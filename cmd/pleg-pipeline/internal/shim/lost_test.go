@@ -67,6 +67,7 @@ func TestFindsLostEnds(t *testing.T) {
 		"a scope whose process runs": {slice + "c1", runc, "", fstest.MapFS{inSlice + "c2.scope/cgroup.events": busy}, with(host, "41/stat", "41 (a) S 1"), false},
 		"cgroupfs, with a process":   {"", runc, "", fstest.MapFS{folder + "cgroup.events": busy}, nil, false},
 		"cgroupfs, without one":      {"", runc, "", nothing, host, true},
+		"and without a PID":          {"", `"runtimeType": "io.containerd.runc.v2", `, "", nothing, host, true},
 		"v1, with a process":         {"", runc, "", fstest.MapFS{"pids/" + folder + "cgroup.procs": {Data: []byte("41\n")}}, nil, false},
 		"v1, without one":            {"", runc, "", fstest.MapFS{"pids/" + folder + "cgroup.procs": {}, "pids/" + folder + "init/cgroup.procs": {}}, nil, true},
 		"v1, in a child":             {"", runc, "", fstest.MapFS{"pids/" + folder + "cgroup.procs": {}, "pids/" + folder + "root/init.scope/cgroup.procs": {Data: []byte("41\n")}}, nil, false},
@@ -181,8 +182,8 @@ func (r *verboseRuntime) Invoke(ctx context.Context, _ string, _, answer any, _ 
 	return nil
 }
 
-// TestDuringAnEnd uses a container that ends while the daemon begins: the runtime says so at the next
-// question, and nothing is lost.
+// TestDuringAnEnd uses a container that ends while the daemon begins: the runtime reports the end at
+// the next question, and no end is lost.
 func TestDuringAnEnd(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": 1500 * time.Millisecond, "later": time.Minute} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -194,6 +195,25 @@ func TestDuringAnEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runtime whose lists fail is not asked for statuses.
+func TestAsksNoBusyRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &verboseRuntime{}
+		n, _ := many(20, false)
+		w := shim.New(shim.Options{Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}, Follower: n.followed})
+		n.status.Store(&pleg.Status{At: time.Now(), Relist: pleg.RelistStatus{Failures: 1}})
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })
+		for _, asked := range []bool{false, true} {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if r.calls > 0 != asked {
+				t.Errorf("%d calls, want some: %t", r.calls, asked)
+			}
+			n.status.Store(nil)
+		}
+	})
 }
 
 // TestAsksAgain uses a runtime that does not answer while the daemon begins: the lost end is found once it

@@ -27,8 +27,8 @@ const (
 	lookPeriod = time.Second
 	// every is the number of looks in which the state of each shim is read once.
 	every = 5
-	// settle is how long a shim must not run before that counts: a shim waits for a disk now and
-	// then.
+	// settle is how long a shim must not run before that is a trouble: a shim waits for a disk now
+	// and then.
 	settle = 2 * time.Second
 	// agreesWithin is the longest time in which a runtime that answers learns of an end.
 	agreesWithin = 5 * time.Second
@@ -77,11 +77,11 @@ type Watcher struct {
 	wanted map[pleg.ContainerID]*container
 	shims  map[int]*shim // by PID
 	order  []int         // the PIDs of shims, sorted; nil if not known
-	text   [64]byte      // the begin of a file that is read often: one call of the kernel fills it
+	text   [64]byte      // the beginning of a file that is read often: one system call fills it
 	// unfound are the containers without a process that the last look sought.
 	unfound []pleg.ContainerID
-	// answering is since when the runtime answers as usual, relieved since when the node is not
-	// overloaded.
+	// answering is the time since which the runtime answers as usual, relieved the time since which
+	// the node is not overloaded.
 	answering, relieved time.Time
 }
 
@@ -92,18 +92,19 @@ type container struct {
 	// tries is the number of times they were looked for, next the time of the next one.
 	tries int
 	next  time.Time
-	// ended is when its first process was seen to have ended, alone when its shim was. held is when
-	// its shim was last seen not running, ask when to request a list of the pod.
+	// ended is the time at which its first process was seen to have ended, alone when its shim was.
+	// held is the time at which its shim was last seen not running, ask when to request a list of
+	// the pod.
 	ended, alone, held, ask time.Time
-	// late is when the node was last overloaded while the end was missed; it is kept until the end
-	// is found.
+	// late is the time at which the node was last overloaded while the end was missed; it is kept
+	// until the end is found.
 	late  time.Time
 	found bool
 	// asked is the number of the runtime's answers about its process, lost that of those that called
 	// it running although it had ended.
 	asked, lost int
 	sandbox     bool
-	look        int // the last that saw it in the cache
+	look        int // the last look that saw it in the cache
 }
 
 // New returns a watcher that has not looked yet.
@@ -165,7 +166,7 @@ func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnI
 		w.askLost(ctx, runtime, now)
 	}
 	w.readStates(hanging(status, pods), now)
-	var idle []*shim // which do not run
+	var idle []*shim // the shims that do not run
 	for _, pid := range w.order {
 		if w.shims[pid].process != nil {
 			idle = append(idle, w.shims[pid])
@@ -236,9 +237,16 @@ func (w *Watcher) compare(pods []cache.Entry, now time.Time) {
 func (w *Watcher) forget(id pleg.ContainerID, c *container) {
 	delete(w.wanted, id)
 	w.o.Follower.Forget(c.first)
-	if s := w.shims[c.shim]; s != nil && s.id == id {
-		w.drop(s)
+	s := w.shims[c.shim]
+	if s == nil || w.wanted[s.id] != nil {
+		return
 	}
+	for _, other := range w.wanted { // the containers of a sandbox that has ended may run on
+		if other.shim == s.pid {
+			return
+		}
+	}
+	w.drop(s)
 }
 
 // noteEnds notes which processes have ended.
@@ -252,7 +260,7 @@ func (w *Watcher) noteEnds(now time.Time) {
 			if c.first != pid {
 				continue
 			}
-			if s := w.shims[c.shim]; s != nil { // it may have been one of an exec
+			if s := w.shims[c.shim]; s != nil { // an exec may have started the process
 				s.children = nil
 				c.first = w.childIn(s, id)
 			}

@@ -30,31 +30,41 @@ type node struct {
 	files atomic.Pointer[fstest.MapFS]
 	cache *podcache.Cache
 	asked atomic.Int64
-	// status is that of the pipeline. opened counts the files that were opened, read those that
-	// were read while they stayed open.
-	status       atomic.Pointer[pleg.Status]
-	opened, read atomic.Int64
+	// status is that of the pipeline. opened counts the files that were opened, open those that are not
+	// closed, read those that were read while they stayed open.
+	status             atomic.Pointer[pleg.Status]
+	opened, open, read atomic.Int64
+	// followed are the processes that the watcher follows.
+	followed *following
 	// steady means that no file changes, so that each may stay open.
 	steady bool
 }
 
-// Open hides that a file can be read again: it would be the old file.
+// Open returns a file without the method that reads it again: that would read the old content.
 func (n *node) Open(name string) (fs.File, error) {
 	n.opened.Add(1)
 	f, err := n.files.Load().Open(name)
 	if dir, ok := f.(fs.ReadDirFile); ok || err != nil {
 		return dir, err
 	}
+	n.open.Add(1)
 	if n.steady {
-		return steadyFile{f, n}, nil
+		return steadyFile{file{f, n}}, nil
 	}
-	return struct{ fs.File }{f}, nil
+	return file{f, n}, nil
 }
 
-type steadyFile struct {
+type file struct {
 	fs.File
 	of *node
 }
+
+func (f file) Close() error {
+	f.of.open.Add(-1)
+	return f.File.Close()
+}
+
+type steadyFile struct{ file }
 
 func (f steadyFile) ReadAt(b []byte, at int64) (int, error) {
 	f.of.read.Add(1)
@@ -72,7 +82,8 @@ func (n *node) Status(context.Context) (pleg.Status, error) {
 }
 
 func (n *node) watcher() *shim.Watcher {
-	return shim.New(shim.Options{Proc: n, Follower: n.following()})
+	n.followed = n.following()
+	return shim.New(shim.Options{Proc: n, Follower: n.followed})
 }
 
 // following follows the processes of a node.
@@ -210,7 +221,7 @@ func TestStuck(t *testing.T) {
 			}
 			began := time.Now()
 			n.set(test.trouble)
-			if name == "and an end" { // which is seen first
+			if name == "and an end" { // the end is seen first
 				n.set(map[int][]string{10: shimIn("S")})
 				pass(1)
 			}
@@ -248,7 +259,7 @@ func TestStuck(t *testing.T) {
 				if !same || g.Container != want.Container || g.ID != want.ID || g.UID != "u" || g.Name != "web-0" || g.Since.Sub(began) > 5*time.Second {
 					t.Errorf("found %+v of %+v, want %+v of %+v", g, g.Shim, want, want.Shim)
 				}
-				if asked := n.asked.Load(); want.ID != "" && asked > 1 || asked == 0 && want.Shim == nil {
+				if asked := n.asked.Load(); want.ID != "" && asked > 1 || asked == 0 && (want.Shim == nil || want.ID != "" && name != "and an end") {
 					t.Errorf("%d lists of the pod were requested within 9 s, want one: each starts the inspection again", asked)
 				}
 			}
@@ -260,7 +271,7 @@ func TestStuck(t *testing.T) {
 				if got := w.Stuck(); len(got) > 0 || n.asked.Load() == asked {
 					t.Errorf("without a list since the shim continued: %+v, %d lists requested", got, n.asked.Load()-asked)
 				}
-			} else if len(test.want) > 0 && test.want[0].Shim == stopped { // it continues, and reports the end later
+			} else if len(test.want) > 0 && test.want[0].Shim == stopped { // the shim continues, and reports the end later
 				for _, state := range []string{"R", "D", "S"} {
 					n.set(map[int][]string{10: shimIn(state)})
 					pass(1)
@@ -346,14 +357,18 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// many returns a node with pods, each with a shim of 12 threads and a container.
-func many(pods int) (*node, *shim.Watcher) {
+// many returns a node with pods, each with a container and a shim of 12 threads or, on CRI-O, a conmon for the
+// container.
+func many(pods int, crio bool) (*node, *shim.Watcher) {
 	n := &node{cache: podcache.New()}
 	n.files.Store(&fstest.MapFS{"self/stat": {}})
 	processes := make(map[int][]string)
 	for i := range pods {
 		id := fmt.Sprintf("sandbox%03d", i)
 		processes[1000+i] = []string{"containerd-shim", "S", strings.Replace(shimLine, "sandbox", id, 1), "", fmt.Sprint(5000 + i)}
+		if crio {
+			processes[1000+i] = []string{"conmon", "S", strings.Replace(conmonLine, "c1", id+"c", 1), "", fmt.Sprint(5000 + i)}
+		}
 		processes[5000+i] = []string{"app", "S", "app", "0::/kubepods/" + id + "c", ""}
 		n.cache.Set(pleg.PodUID(id), &pleg.PodStatus{
 			UID: pleg.PodUID(id), Name: id, Sandboxes: []*pleg.SandboxStatus{{ID: pleg.ContainerID(id), Ready: true}},
@@ -377,41 +392,102 @@ func (n *node) thread(pid, thread int, state string) {
 }
 
 // TestIdleNode counts reads while nothing happens: no file is opened, and the state of each shim is read
-// again every 5 s.
+// again every 5 s. CRI-O runs no process for a sandbox, and none is sought.
 func TestIdleNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const shims = 110
-		n, w := many(shims)
-		n.steady = true
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
-		opened, read := n.opened.Load(), n.read.Load()
-		if opened < shims {
-			t.Errorf("%d files were opened at first, want those of all shims", opened)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		opened, read = n.opened.Load()-opened, n.read.Load()-read
-		if opened > 0 || read > 12*shims {
-			t.Errorf("%d files were opened in a minute, and %d states read, want none, and at most %d", opened, read, 12*shims)
-		}
-	})
+	for name, crio := range map[string]bool{"containerd": false, "CRI-O": true} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			const shims = 110
+			n, w := many(shims, crio)
+			n.steady = true
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			opened, read := n.opened.Load(), n.read.Load()
+			if opened < shims {
+				t.Errorf("%d files were opened at first, want those of all shims", opened)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			opened, read = n.opened.Load()-opened, n.read.Load()-read
+			if opened > 0 || read > 12*shims {
+				t.Errorf("%d files were opened in a minute, and %d states read, want none, and at most %d", opened, read, 12*shims)
+			}
+		})
+	}
 }
 
 // TestHangingPod uses a shim of which a thread waits for a disk. It is found while an inspection of its pod
-// hangs.
+// hangs, or waits for its next try.
 func TestHangingPod(t *testing.T) {
+	for name, status := range map[string]pleg.Status{
+		"now":    {Overdue: []pleg.Inspection{{UID: "sandbox002"}}},
+		"before": {Quarantined: []pleg.Quarantined{{UID: "sandbox002"}}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n, w := many(20, false)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			time.Sleep(5 * time.Second)
+			status.At = time.Now()
+			n.status.Store(&status)
+			n.thread(1002, 777, "D")
+			time.Sleep(4 * time.Second)
+			synctest.Wait()
+			if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
+				t.Errorf("found %+v", got)
+			}
+		})
+	}
+}
+
+// TestForgets removes pods whose processes run on: no process is followed any more, and no file stays open.
+func TestForgets(t *testing.T) {
+	for name, crio := range map[string]bool{"containerd": false, "CRI-O": true} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n, w := many(20, crio)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			for _, pods := range []int{20, 0} {
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if files, followed := n.open.Load(), len(n.followed.pids); files != int64(pods) || followed != 2*pods {
+					t.Errorf("%d pods: %d files are open, and %d processes followed, want that of each shim, and two of each pod", pods, files, followed)
+				}
+				for i := range pods {
+					n.cache.Delete(pleg.PodUID(fmt.Sprintf("sandbox%03d", i)), time.Now())
+				}
+			}
+		})
+	}
+}
+
+// TestSandboxEndsFirst uses a pod whose sandbox has ended while its containers, which take their time to stop, still
+// run: their shim runs, and is watched.
+func TestSandboxEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, w := many(20)
+		n := &node{cache: podcache.New()}
+		n.files.Store(&fstest.MapFS{"self/stat": {}})
+		n.set(map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2})
+		w, began := n.watcher(), time.Now()
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-		time.Sleep(5 * time.Second)
-		n.status.Store(&pleg.Status{At: time.Now(), Overdue: []pleg.Inspection{{UID: "sandbox002"}}})
-		n.thread(1002, 777, "D")
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
-		if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
-			t.Errorf("found %+v", got)
+		pass := func(seconds int, state pleg.State) []nodestate.Stuck {
+			for range seconds {
+				n.cache.Set("u", &pleg.PodStatus{
+					UID: "u", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "sandbox", Ready: time.Since(began) < 5*time.Second}},
+					Containers: []*pleg.ContainerStatus{{ID: "c1", State: state}, {ID: "c2", State: state}},
+				}, nil, time.Now())
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+			return w.Stuck()
+		}
+		if got := pass(20, pleg.StateRunning); len(got) > 0 {
+			t.Errorf("the shim runs: %+v of %+v", got, got[0].Shim)
+		}
+		n.set(map[int][]string{10: shimIn("T")})
+		if got := pass(10, pleg.StateRunning); len(got) != 1 || got[0].Shim == nil || got[0].Shim.State != "T" {
+			t.Errorf("the shim is stopped: %+v", got)
+		}
+		if got := pass(2, pleg.StateExited); len(got) > 0 || n.open.Load() > 0 || len(n.followed.pids) > 0 {
+			t.Errorf("afterwards: %+v, %d files are open, %v are followed", got, n.open.Load(), n.followed.pids)
 		}
 	})
 }

@@ -43,7 +43,7 @@ func newTerminal(t *testing.T, width, height int) *terminal {
 	return term
 }
 
-// text returns what the terminal shows, without the spaces at the end of lines.
+// text returns the text on the terminal, without the spaces at the end of lines.
 func (t *terminal) text() string {
 	var text strings.Builder
 	for y := range t.height {

@@ -26,9 +26,9 @@ type model struct {
 	loaded bool // whether there is a state
 	pods   map[pleg.PodUID]*pod
 	feed   []fleet.Event // oldest first
-	err    error         // why the state is not known
+	err    error         // the reason why the state is not known
 
-	disconnected string // why there are no events; empty if connected
+	disconnected string // the reason why there are no events; empty if connected
 
 	filter  string
 	editing bool   // whether keys go into the filter
@@ -122,8 +122,8 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	m.addToFeed(ev)
 }
 
-// shortened returns what is shown of an event, so that its texts cannot fill the memory. They may be parts of
-// one long message, which must not be kept for them.
+// shortened returns an event with only the fields that are shown, and copies of their texts, cut to a length:
+// texts may be parts of one long message, which must not stay in memory.
 func shortened(ev fleet.Event) fleet.Event {
 	ev.Image, ev.At, ev.Status = "", "", nil
 	for _, text := range []*string{

@@ -19,7 +19,7 @@ const (
 	leastHeight = 6
 	// minFeed is the least number of lines of the feed, leastPods that of the table beside it.
 	minFeed, leastPods = 3, 2
-	// lastWidth is the width for the last event of a pod. Names get the rest.
+	// lastWidth is the width for the last event of a pod. Names get the remaining width.
 	lastWidth = 37
 	// narrow is the width of a terminal without room for rates and ages beside nodes.
 	narrow = 90

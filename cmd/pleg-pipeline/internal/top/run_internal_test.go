@@ -86,7 +86,7 @@ func testLostConnection(t *testing.T) {
 	term.wait("alpha")
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
-	for _, mark := range []pleg.EventType{pleg.Bookmark, pleg.Synced} { // all that a quiet node sends
+	for _, mark := range []pleg.EventType{pleg.Bookmark, pleg.Synced} { // a quiet node sends only marks
 		s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: mark}}}
 		term.wait("healthy")
 		s.events <- eventMessage{err: errors.New("the server is shutting down")}

@@ -154,7 +154,7 @@ func (s *screen) text(x, y, width int, text string, style tcell.Style) int {
 		return 0
 	}
 	width = min(width, s.width-x)
-	used, last := 0, 0 // last is where the last character begins
+	used, last := 0, 0 // last is the index at which the last character begins
 	rest := view.Printable(text)
 	for rest != "" && used < width {
 		next, cells := s.Put(x+used, y, rest, style)

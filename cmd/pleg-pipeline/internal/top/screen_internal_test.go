@@ -163,8 +163,8 @@ func TestOnlyReadyIsGreen(t *testing.T) {
 	}
 }
 
-// The memory stays bounded if a daemon's events name ever new pods, or have long texts, also in fields that
-// nobody sees. A short text that is part of a long message does not keep that.
+// The memory stays bounded if each event of a daemon names a new pod, or has long texts, also in fields
+// that nobody sees. A short text that is part of a long message does not keep that message in memory.
 func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 	m, now := newModel(Options{}), time.Now()
 	long := strings.Repeat("n", 1<<20)
@@ -177,7 +177,7 @@ func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 		}
 	}
 	ev.Reason = long[:1]
-	for i := range 3*maxPods - 1 { // one less than at which the pods are forgotten
+	for i := range 3*maxPods - 1 { // one less than the number at which pods are forgotten
 		ev.Type, ev.PodUID = pleg.ContainerStarted, pleg.PodUID(fmt.Sprint(i))
 		m.addEvent(ev, now)
 	}
@@ -234,7 +234,7 @@ func TestWhatAnEventLeaves(t *testing.T) {
 	}
 }
 
-// Every key edits the filter or scrolls, as far as there is something.
+// Every key edits the filter or scrolls, as far as there are rows.
 func TestEditAndScroll(t *testing.T) {
 	var all []view.Pod
 	for n := range 30 {

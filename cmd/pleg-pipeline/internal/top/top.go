@@ -98,7 +98,7 @@ type update struct {
 	err   error
 }
 
-// eventMessage is one event, or why there is no connection.
+// eventMessage is one event, or the reason why there is no connection.
 type eventMessage struct {
 	event fleet.Event
 	err   error

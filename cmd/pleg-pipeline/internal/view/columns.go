@@ -22,7 +22,7 @@ type Column[T any] struct {
 	// Color returns the ANSI color of a value. If nil, there is none.
 	Color func(v *T) string
 
-	layouts layout // of a printer with the column
+	layouts layout // the tables that contain the column
 }
 
 // layout is a set of tables.

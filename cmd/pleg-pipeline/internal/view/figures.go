@@ -97,7 +97,7 @@ const MaxNamed = 100
 // ReadFigures returns the figures of a pipeline whose metrics are in gatherer, under their own
 // or the kubelet's names. It does not call the runtime.
 func ReadFigures(ctx context.Context, pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
-	families, _ := gatherer.Gather() // with an error, what could be gathered
+	families, _ := gatherer.Gather() // after an error, the metrics that could be gathered
 	f := Figures{Epoch: pipe.Epoch(), Waiting: []pleg.PodUID{}}
 	f.addMetrics(families)
 	status, _ := pipe.Status(ctx)
@@ -126,7 +126,7 @@ func (f *Figures) addStatus(s pleg.Status) {
 	f.Inspector.Hung, _ = CountHung(s)
 }
 
-// Slots says how many inspections are in flight, of the slots, and which of them take long. Hung
+// Slots says how many of the slots are taken, and which inspections take long. Hung
 // inspections do not count towards the bound, so there may be more.
 func Slots(s pleg.Status) string {
 	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Inspectors), s.Inspectors)

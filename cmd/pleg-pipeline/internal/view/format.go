@@ -8,7 +8,7 @@ type Format string
 const (
 	// Text prints columns.
 	Text Format = "text"
-	// Wide prints more of them.
+	// Wide prints more columns.
 	Wide Format = "wide"
 	// Name prints NAMESPACE/NAME of the pod, or its UID if the name is not known.
 	Name Format = "name"

@@ -17,7 +17,7 @@ type Pod struct {
 	Node      string `json:"node,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
-	// State is one of [States], the worst that fits. Severity says how bad that is.
+	// State is one of [States], the worst that fits. Severity says how bad the state is.
 	State    string           `json:"state"`
 	Severity verdict.Severity `json:"severity,omitempty"`
 	IPs      []string         `json:"ips,omitempty"`
@@ -193,8 +193,8 @@ func (p *Pod) Labels() map[string]string {
 	return nil
 }
 
-// CreatedAt returns when the oldest sandbox or container that is left was created; zero
-// if that is not known.
+// CreatedAt returns the time at which the oldest sandbox or container that is left was created;
+// zero if that is not known.
 func (p *Pod) CreatedAt() time.Time {
 	var oldest time.Time
 	add := func(at *time.Time) {

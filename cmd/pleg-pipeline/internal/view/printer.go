@@ -54,8 +54,8 @@ func newPrinter[T any](w io.Writer, o PrintOptions, columns []Column[T], name fu
 	return &Printer[T]{w: w, options: o, columns: columns, name: name}
 }
 
-// Start prints what precedes the first value. On a terminal the columns of text get the
-// width that the values need, if there are any.
+// Start prints the column names, if wanted. On a terminal each column of text gets the width that
+// these values need.
 func (p *Printer[T]) Start(values ...T) error {
 	if !p.options.Format.hasColumns() {
 		return nil

@@ -100,7 +100,7 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		"narrow": {Headers: true, Width: 80},
 		"name":   {Format: view.Name, Headers: true},
 		"color":  {Color: true},
-		"wide":   {Format: view.Wide, Headers: true, Width: 40}, // it cuts nothing
+		"wide":   {Format: view.Wide, Headers: true, Width: 40}, // wide cuts nothing
 	} {
 		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
 	}

@@ -58,13 +58,13 @@ var stateOf = map[verdict.Cause]string{
 	verdict.Contradiction: Unknown,
 }
 
-// judge sets the state of the pod, and how bad it is.
+// judge sets the state of the pod, and its severity.
 func (p *Pod) judge() {
 	s := p.sandbox()
 	switch {
 	case p.Finding != nil:
 		p.State = cmp.Or(stateOf[p.Finding.Cause], Failed)
-		if p.State == Hung && p.Finding.Severity == verdict.Warning { // it may be over soon
+		if p.State == Hung && p.Finding.Severity == verdict.Warning { // the hang may be over soon
 			p.State = Slow
 		}
 	case s == nil:
@@ -117,8 +117,8 @@ func (p *Pod) Newest() []Container {
 }
 
 const (
-	// startsWithin is how long after the first container of a sandbox its last one is created: one
-	// that is created later is ephemeral, or has run again.
+	// startsWithin is the longest time between the creation of the first and the last container of
+	// a sandbox: a container that is created later is ephemeral, or has run again.
 	startsWithin = time.Minute
 	// restartsWithin is the longest time until a kubelet starts a container again that has ended.
 	restartsWithin = 6 * time.Minute

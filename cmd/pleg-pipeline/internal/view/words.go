@@ -47,7 +47,7 @@ func ContainerName(ev *pleg.Event) string {
 	return ev.ContainerName
 }
 
-// What describes the event in a word or two, such as "died 137".
+// What returns the event in a word or two, such as "died 137".
 func What(ev *fleet.Event) string {
 	name := eventtype.Of(ev.Type).Name
 	word := name[strings.LastIndexByte(name, '.')+1:]

@@ -115,8 +115,8 @@ func (l *Lab) ThawCgroup() error {
 		errs[0] = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0)
 	}
 	var err error
-	for range 100 { // what has thawed may start processes here
-		for _, pid := range cgroupProcs(dir) { // one that has ended stays out
+	for range 100 { // the thawed processes may start others here
+		for _, pid := range cgroupProcs(dir) { // the write fails for a process that has ended
 			_ = os.WriteFile(filepath.Join(filepath.Dir(dir), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		}
 		if err = os.Remove(dir); err == nil {

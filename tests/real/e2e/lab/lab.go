@@ -48,7 +48,7 @@ var cniPlugins = []string{"bridge", "host-local", "loopback"}
 // Options are the settings of a lab.
 type Options struct {
 	// DiskSize is the size in bytes of two file systems in memory for containerd's
-	// root and state, which [Lab.FillDisk] fills. If zero, they are folders.
+	// root and state, which [Lab.FillDisk] fills. If zero, root and state are folders.
 	DiskSize int64
 }
 
@@ -213,8 +213,8 @@ func (l *Lab) History() *History { return l.history }
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
 // Stop removes the pods, ends the runtime and removes everything that the lab made.
-// It goes on after ctx has ended, for at most [stopTimeout], because it is mostly
-// called then. Stop may be called twice.
+// It continues after ctx has ended, for at most [stopTimeout], because it is mostly called then.
+// Stop may be called twice.
 func (l *Lab) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()

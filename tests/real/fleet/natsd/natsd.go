@@ -36,7 +36,7 @@ const startTimeout = 30 * time.Second
 // Server is one nats-server. Its address and its store stay the same when it is
 // restarted. One goroutine at a time may use it.
 type Server struct {
-	// URL is where clients connect.
+	// URL is the address for clients.
 	URL string
 	// Binary returns the path of the program.
 	Binary func() (string, error)

@@ -1,0 +1,43 @@
+package doctor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// What the daemon knows stays, with its times, and what only this process has seen is added.
+func TestMerged(t *testing.T) {
+	long, now := time.Unix(1, 0), time.Unix(2, 0)
+	status := func(since time.Time, pods ...pleg.PodUID) (s pleg.Status) {
+		nodestate.Change(&s.Details, func(n *nodestate.State) {
+			n.Disk = &nodestate.Disk{Since: since}
+			for _, uid := range pods {
+				n.Stuck = append(n.Stuck, nodestate.Stuck{UID: uid, Since: since})
+			}
+		})
+		for _, uid := range pods {
+			s.Failed = append(s.Failed, pleg.Failed{UID: uid, Since: since})
+			s.Troubles = append(s.Troubles, pleg.Trouble{Cause: "network plugin", Subject: string(uid), Since: since})
+		}
+		return s
+	}
+	daemon, own := status(long, "both", "daemon"), status(now, "doctor", "both")
+	want := status(long, "both", "daemon")
+	added := status(now, "doctor")
+	want.Failed, want.Troubles = append(want.Failed, added.Failed...), append(want.Troubles, added.Troubles...)
+	nodestate.Change(&want.Details, func(n *nodestate.State) { n.Stuck = append(n.Stuck, nodestate.Of(added.Details).Stuck...) })
+	text := func(s pleg.Status) string {
+		n := nodestate.Of(s.Details)
+		return fmt.Sprintf("%+v %+v %+v %+v", s.Failed, s.Troubles, n.Stuck, n.Disk)
+	}
+	if got := merged(daemon, &own); text(got) != text(want) {
+		t.Errorf("got  %s\nwant %s", text(got), text(want))
+	}
+	if text(daemon) != text(status(long, "both", "daemon")) {
+		t.Errorf("the status of the daemon has changed: %s", text(daemon))
+	}
+}
