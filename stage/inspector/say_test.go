@@ -18,7 +18,8 @@ import (
 func TestEndWaitsForItsEvent(t *testing.T) {
 	const wait = 2 * time.Second
 	died := []pleg.Event{
-		{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"}, {Type: pleg.ContainerRemoved, PodUID: "a", ContainerID: "c"},
+		{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"},
+		{Type: pleg.ContainerRemoved, PodUID: "a", ContainerID: "c"},
 		{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "s", Sandbox: true}, // it has no exit code to wait for
 	}
 	left := stage.Change{UID: "a", Pod: plegtest.Pod("a", "d=running"), At: at(2)}
