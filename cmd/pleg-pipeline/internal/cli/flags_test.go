@@ -94,9 +94,10 @@ var flagRows = []flagRow{
 }
 
 // inContext are the flags that name something which a file of --nats-context may name, too: the flag takes
-// precedence.
+// precedence, also over another way to log in.
 var inContext = map[string]string{
-	"--creds": "creds", "--nkey": "nkey", "--tlscert": "cert", "--tlskey": "key", "--tlsca": "ca", "--nats-domain": "jetstream_domain",
+	"--creds": `{"creds": "other", "nkey": "other"}`, "--nkey": `{"creds": "other", "nkey": "other"}`, "--tlscert": `{"cert": "other"}`,
+	"--tlskey": `{"key": "other"}`, "--tlsca": `{"ca": "other"}`, "--nats-domain": `{"jetstream_domain": "other"}`,
 }
 
 // A flag without a row fails the test.
@@ -145,9 +146,9 @@ func TestFlagsAct(t *testing.T) {
 				"ADDRESS", address, "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
 			})...)
 			args := strings.Fields(texts.Replace(row.args))
-			if field := inContext[row.flags]; field != "" {
+			if text := inContext[row.flags]; text != "" {
 				context := filepath.Join(t.TempDir(), "context")
-				kit.Must(t, os.WriteFile(context, fmt.Appendf(nil, `{%q: "other"}`, field), 0o600))
+				kit.Must(t, os.WriteFile(context, []byte(text), 0o600))
 				args = append(args, "--nats-context", context)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -114,6 +114,9 @@ func (f *natsFlags) readContext() (nats.Option, error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		return nil, fmt.Errorf("%s is no context of the nats command: %w", f.context, err)
 	}
+	if f.creds != "" || f.nkey != "" {
+		c.Creds, c.NKey = "", ""
+	}
 	for flag, value := range map[*string]string{
 		&f.creds: c.Creds, &f.nkey: c.NKey, &f.tlsCert: c.Cert, &f.tlsKey: c.Key, &f.tlsCA: c.CA, &f.domain: c.Domain,
 	} {
