@@ -114,8 +114,9 @@ func TestClientsCauseNoCalls(t *testing.T) {
 		return n
 	}
 	kitprocess.Eventually(t, "the daemon's own lists, for their sizes", func(context.Context) error {
-		if n := runtime.Stats().RPCs["ListPodSandbox"].Calls; n < 2 {
-			return fmt.Errorf("%d lists of sandboxes", n)
+		rpcs := runtime.Stats().RPCs
+		if sandboxes, containers := rpcs["ListPodSandbox"].Calls, rpcs["ListContainers"].Calls; min(sandboxes, containers) < 2 {
+			return fmt.Errorf("%d lists of sandboxes, %d of containers", sandboxes, containers)
 		}
 		return nil
 	})
