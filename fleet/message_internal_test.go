@@ -211,8 +211,8 @@ func TestSize(t *testing.T) {
 		"a replay behind a row":                 {queue: "e" + "g" + strings.Repeat("s", 200), replicas: 1, sent: 1, want: 0},
 		"a replay, and more behind it":          {queue: "gsseegss", replicas: 1, want: 5, batch: true},
 	} {
-		info := jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}
-		p := Publisher{session: session{store: &store{stream: cachedInfo{info: &info}}, outbox: outbox{alone: tt.alone, crowded: tt.crowded, sent: tt.sent}}}
+		stream := &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}}
+		p := Publisher{session: session{store: stream.on(), outbox: outbox{alone: tt.alone, crowded: tt.crowded, sent: tt.sent}}}
 		for _, k := range tt.queue {
 			p.queue = append(p.queue, outgoing{kind: map[rune]kind{'e': ofEvent, 'g': ofGap, 's': ofState}[k]})
 		}
@@ -227,14 +227,6 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
-
-type cachedInfo struct {
-	jetstream.Stream
-
-	info *jetstream.StreamInfo
-}
-
-func (c cachedInfo) CachedInfo() *jetstream.StreamInfo { return c.info }
 
 // A message shows whether messages of its node are missing before it: it contains the number of the node's
 // message before it.
