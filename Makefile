@@ -99,11 +99,9 @@ fmt: ## format the code
 # Go before 1.27 sometimes reports the end of FUZZTIME as a failure: go.dev/issue/75804.
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME
-	@set -e; log=$$(mktemp); trap 'rm -f $$log' EXIT; for package in $$($(GO) list work); do \
-		names=$$($(GO) test -list '^Fuzz' $$package); \
-		for name in $$names; do \
-			case $$name in Fuzz*) ;; *) continue ;; esac; \
-			echo "$$package $$name"; \
+	@set -e; log=$$(mktemp); trap 'rm -f $$log' EXIT; for package in $$($(GO) list -f '{{.Dir}}' work); do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$(find $$package -maxdepth 1 -name '*_test.go') /dev/null); do \
+			echo "$${package#$$PWD/} $$name"; \
 			if ! $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package >$$log 2>&1; then \
 				cat $$log; \
 				if grep -qE 'Failing input|seed corpus' $$log || ! grep -qx '    context deadline exceeded' $$log; then exit 1; fi; \
