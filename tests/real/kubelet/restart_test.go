@@ -45,6 +45,10 @@ const (
 	withEvents = "+events"
 )
 
+// channelSize is how many events wait for a kubelet that reads none. Its first relist sends two for each
+// pod; what does not fit is discarded, but not by the pipeline.
+const channelSize = 1000
+
 // settleTime is how long a kubelet is left alone after the start of its pods.
 const settleTime = 10 * time.Second
 
@@ -105,8 +109,10 @@ func restartWith(t *testing.T, kinds []string, size int) {
 			tr.churn(ctx, trials)
 			tr.count(before, k.errors())
 			tr.restartRuntime(ctx)
-			if n := k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
-				t.Errorf("%s: %v events were discarded", kind, n)
+			discarded := k.metric(ctx, "kubelet_pleg_discard_events")
+			tr.add("events discarded", discarded)
+			if discarded > 0 && (2*size < channelSize || strings.HasPrefix(kind, pipeline)) {
+				t.Errorf("%s: %v events were discarded", kind, discarded)
 			}
 			t.Logf("trial %d, %s, load %s", trials, kind, load(t))
 		}
