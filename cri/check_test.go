@@ -169,11 +169,10 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 			if tt.code == codes.DeadlineExceeded {
 				timeout = 100 * time.Millisecond
 			}
-			endpoint := "unix://" + path
-			_, err := newClient(t, endpoint, cri.Options{ConnectTimeout: timeout}).Check(t.Context())
-			wantConnectError(t, err, endpoint, tt.problem, tt.words)
-			if err != nil && !strings.HasPrefix(err.Error(), "check runtime at "+endpoint+": ") {
-				t.Errorf("error %q does not begin with the endpoint", err)
+			_, err := newClient(t, path, cri.Options{ConnectTimeout: timeout}).Check(t.Context())
+			wantConnectError(t, err, path, tt.problem, tt.words)
+			if err != nil && !strings.HasPrefix(err.Error(), "check runtime at "+path+": ") {
+				t.Errorf("error %q does not begin with the path", err)
 			}
 			if got := status.Code(err); got != tt.code {
 				t.Errorf("code %v of %v, want %v", got, err, tt.code)
