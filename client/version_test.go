@@ -114,7 +114,7 @@ func TestLostRequestsAreLoggedOnce(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			time.Sleep(time.Minute)
-			logged.RequireLines(t, outage+1, "request was not sent")
+			logged.RequireLines(t, outage+1, `msg="request was not sent" podUID=a err="request relist: `)
 			f.startServer()
 			time.Sleep(time.Minute)
 			c.RequestRelist("a")
@@ -131,6 +131,9 @@ func TestManyRequestsAreSent(t *testing.T) {
 		kit.Fill(f.runtime, pods, "c=running")
 		kit.Relist(1)
 		got := f.pipe.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.PodSync}}}, nil)
+		for range 1000 { // at ten a second these would take too long, but they merge
+			f.client.RequestRelist("p0")
+		}
 		for _, uid := range kit.UIDs(pods) {
 			f.client.RequestRelist(uid) // another request, which does not replace the next
 			f.client.RequestReinspect(uid)

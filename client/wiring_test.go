@@ -30,8 +30,8 @@ func TestOptionsAct(t *testing.T) {
 			}
 		}},
 		"Logger": {func(f *fixture) client.Options { return client.Options{Dial: f.dial, Logger: log.Logger()} }, func(t *testing.T) {
-			if log.String() == "" {
-				t.Error("nothing is logged of a daemon that has gone")
+			if log.Count(`msg="disconnected from the server" err="receive: `) == 0 || log.Count(" retryIn=") == 0 {
+				t.Errorf("logged %s, want why, and when it tries again", &log)
 			}
 		}},
 		"Disconnected": {func(f *fixture) client.Options {

@@ -90,6 +90,11 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	watch := func(ctx context.Context, client *cri.Client, _ *pleg.Pod) error {
 		return client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
 	}
+	second := func(ctx context.Context, client *cri.Client, p *pleg.Pod) error {
+		go func() { _ = list(context.WithoutCancel(ctx), client, p) }()
+		synctest.Wait()
+		return list(ctx, client, p)
+	}
 	const kubelets = 2 * time.Minute
 	others := cri.Options{ListTimeout: 7 * time.Second, StatusTimeout: 11 * time.Second}
 	for _, tt := range []struct {
@@ -104,6 +109,7 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 		{"list, the kubelet's deadline", list, "ListContainers", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
 		{"list, another deadline", list, "ListContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"list, the caller's context", list, "ListContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"list that waits for another, the caller's context", second, "ListContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Unknown},
 		{"list of a pod's sandboxes", listOne, "ListPodSandbox", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"list of a pod's containers", listOne, "ListContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"status, the kubelet's deadline", inspect, "ContainerStatus", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},

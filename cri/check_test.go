@@ -77,6 +77,16 @@ func brokenSockets() []brokenEndpoint {
 			listen(t, filepath.Join(filepath.Dir(path)+" of it", "cri.sock"))
 			must(t, os.Remove(path))
 		}, "the socket is gone", cri.SocketGone, codes.Unavailable},
+		{"the socket was removed by a process that has ended, and a connection is left", func(t *testing.T, path string) {
+			listener := listen(t, path)
+			conn, err := net.Dial("unix", path)
+			must(t, err)
+			t.Cleanup(func() { conn.Close() })
+			accepted, err := listener.Accept()
+			must(t, err)
+			t.Cleanup(func() { accepted.Close() })
+			listener.Close()
+		}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
 		{"another's socket", func(t *testing.T, path string) {
 			root, err := os.MkdirTemp("", "") //nolint:usetesting // the path of t.TempDir is too long for a socket
 			must(t, err)
@@ -104,7 +114,7 @@ func brokenSockets() []brokenEndpoint {
 			listen(t, path)
 			must(t, os.Chmod(path, 0))
 			becomeNobody(t)
-		}, "permission denied", cri.NoPermission, codes.Unavailable},
+		}, "permission denied; root is usually needed: try sudo", cri.NoPermission, codes.Unavailable},
 		{"no permission for its folder", func(t *testing.T, path string) {
 			listen(t, path)
 			must(t, os.Chmod(filepath.Dir(path), 0))

@@ -42,9 +42,12 @@ func TestNewRejects(t *testing.T) {
 			if client != nil || err == nil || !strings.Contains(err.Error(), tt.words) {
 				t.Errorf("got %v, %v; want an error with %q", client, err, tt.words)
 			}
-			client, err = cri.New("/s", cri.Options{Registerer: registry})
-			must(t, err) // nothing is left in the registry
+			client, err = cri.New("/"+strings.Repeat("x", 106), cri.Options{Registerer: registry}) // as long as allowed
+			must(t, err)                                                                           // nothing is left in the registry
 			must(t, client.Close())
+			if left, err := registry.Gather(); err != nil || len(left) > 0 {
+				t.Errorf("%d metrics are left by a client that is closed, %v", len(left), err)
+			}
 		})
 	}
 }
@@ -72,6 +75,9 @@ func TestMetrics(t *testing.T) {
 		must(t, err)
 		var got []string
 		for _, family := range families {
+			if n := len(family.GetMetric()); n != 5 && strings.Contains(family.GetName(), "operations") {
+				t.Errorf("%s has %d series, want one for each operation, also without an error", family.GetName(), n)
+			}
 			for _, m := range family.GetMetric() {
 				if n := m.GetCounter().GetValue(); n > 0 {
 					got = append(got, fmt.Sprint(family.GetName(), " ", m.GetLabel()[0].GetValue(), " ", n))

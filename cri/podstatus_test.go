@@ -29,11 +29,11 @@ func TestPodStatusCalls(t *testing.T) {
 	}
 	listed := func(as pleg.State) func(*pleg.Pod) { return func(p *pleg.Pod) { p.Containers[0].State = as } }
 	exit := state(pleg.StateExited)
-	kill := func(before time.Duration) func(*pleg.PodStatus) {
+	end := func(before time.Duration, code int32, reason string) func(*pleg.PodStatus) {
 		return func(st *pleg.PodStatus) {
 			st.ObservedAt = time.Now()
 			c := st.Containers[0]
-			c.State, c.ExitCode, c.Reason, c.FinishedAt = pleg.StateExited, 137, "Error", st.ObservedAt.Add(-before)
+			c.State, c.ExitCode, c.Reason, c.FinishedAt = pleg.StateExited, code, reason, st.ObservedAt.Add(-before)
 		}
 	}
 	for _, test := range []struct {
@@ -56,8 +56,10 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "a container had exited", last: exit, list: listed(pleg.StateExited)},
 		{name: "a container has exited since", last: same, list: listed(pleg.StateExited), containers: 1},
 		{name: "a container had exited and is listed as running", last: exit, containers: 1},
-		{name: "a container had been killed", last: kill(time.Second), list: listed(pleg.StateExited)},
-		{name: "a container had been killed just before", last: kill(time.Second - 1), list: listed(pleg.StateExited), containers: 1},
+		{name: "a container had been killed", last: end(time.Second, 137, "Error"), list: listed(pleg.StateExited)},
+		{name: "a container had been killed just before", last: end(time.Second-1, 137, "Error"), list: listed(pleg.StateExited), containers: 1},
+		{name: "a container had been killed just before, for its memory", last: end(time.Second-1, 137, "OOMKilled"), list: listed(pleg.StateExited)},
+		{name: "a container had failed just before", last: end(time.Second-1, 1, "Error"), list: listed(pleg.StateExited)},
 		{name: "a container was created", last: state(pleg.StateCreated), containers: 1},
 		{name: "a container was and is created", last: state(pleg.StateCreated), list: listed(pleg.StateCreated)},
 		{name: "a container is listed as created and runs", last: same, list: listed(pleg.StateCreated), containers: 1},

@@ -110,13 +110,13 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	const running, exited = runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
 	large := func(id string, state runtimeapi.ContainerState) *runtimeapi.Container {
-		c := labelled(container(id, "fat", state, 1), "u1")
+		c := labelled(container(id, "fat", state, 1), "u2")
 		c.Annotations = map[string]string{"blob": strings.Repeat("x", 400<<10)}
 		return c
 	}
-	thin := func(id string) *runtimeapi.Container { return labelled(container(id, "thin", running, 1), "u2") }
+	thin := func(id string) *runtimeapi.Container { return labelled(container(id, "thin", running, 1), "u1") }
 	rt := &rawruntime.Runtime{
-		Sandboxes:  []*runtimeapi.PodSandbox{sandbox("fat", "u1", 0, 1), sandbox("thin", "u2", 0, 1)},
+		Sandboxes:  []*runtimeapi.PodSandbox{sandbox("fat", "u2", 0, 1), sandbox("thin", "u1", 0, 1)},
 		Containers: []*runtimeapi.Container{large("a", running), thin("z")},
 	}
 	for _, s := range rt.Sandboxes {
@@ -143,9 +143,14 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	}
 	rt.Containers[0].State = exited
 	require("one that is known exits", "a exited, y running, z running")
+	other := connect(t, rt, cri.Options{MaxRecvBytes: 1 << 20}) // it knows none of them
+	listPods(t, other)
+	if err := other.Report().Degraded; err == nil || !strings.Contains(err.Error(), "the largest pods are ns-fat/name-fat (too large alone), ns-thin") {
+		t.Errorf("degraded: %v, want the pod that does not fit first, although little of it is known", err)
+	}
 	rt.Containers[0] = large("e", running)
 	require("it is removed, and another runs", "e running, y running, z running")
-	if p, err := client.ListPod(t.Context(), "u1"); err != nil || len(p.Containers) != 1 {
+	if p, err := client.ListPod(t.Context(), "u2"); err != nil || len(p.Containers) != 1 {
 		t.Errorf("a list of the pod alone: %v, %v, want what a list of all has", p, err)
 	}
 	rt.Containers = rt.Containers[:3]
@@ -211,7 +216,7 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 		add()
 		listBare(t, client)
 		rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", PodUID: pod, Code: codes.Internal, Times: 1})
-		if pods, err := client.ListPods(t.Context()); pods != nil || err == nil || !strings.Contains(err.Error(), "injected fault") {
+		if pods, err := client.ListPods(t.Context()); pods != nil || err == nil || !strings.Contains(err.Error(), "list pod sandboxes in portions: ") || !strings.Contains(err.Error(), "injected fault") {
 			t.Errorf("got %d pods, %v; want the error of the list", len(pods), err)
 		}
 	}

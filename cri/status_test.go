@@ -1,6 +1,7 @@
 package cri_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -54,19 +55,20 @@ func TestPodStatus(t *testing.T) {
 		SandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{
 			"s2": sandboxStatus("s2", true, 200, "10.0.0.2", "fd00::2", ""),
 			"s1": sandboxStatus("s1", true, 100, "10.0.0.1"),
+			"s3": sandboxStatus("s3", true, 150, "10.0.0.3"),
 			"s0": host,
 		},
 		ContainerStatuses: map[string]*runtimeapi.ContainerStatusResponse{"c1": {Status: &runtimeapi.ContainerStatus{
 			Id: "c1", State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: 1, StartedAt: 2, FinishedAt: 3,
 			ExitCode: 137, Reason: "OOMKilled", Message: "too much",
-			Image: &runtimeapi.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "nginx:1"}, ImageRef: "nginx@sha256:2",
+			Image: &runtimeapi.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "nginx:1"}, ImageRef: "nginx@sha256:2", LogPath: "/logs/c1",
 			Labels: map[string]string{"k": "v"}, Annotations: map[string]string{"restarts": "3"},
 		}}, "c2": {Status: &runtimeapi.ContainerStatus{
 			Id: "c2", State: 99, Image: &runtimeapi.ImageSpec{Image: "busybox"},
 		}}},
 	}
 	client := connect(t, fake, cri.Options{})
-	listed := pod([]string{"s1", "s2", "gone", "s0"}, []string{"c1", "left", "c2"})
+	listed := pod([]string{"s1", "s2", "s3", "gone", "s0"}, []string{"c1", "left", "c2"})
 	listed.Containers[2].State = pleg.StateUnknown // of a later version of the CRI
 	got, err := client.PodStatus(t.Context(), listed, nil)
 	must(t, err)
@@ -77,13 +79,14 @@ func TestPodStatus(t *testing.T) {
 		Sandboxes: []*pleg.SandboxStatus{
 			{ID: "s1", Attempt: 2, Ready: true, CreatedAt: time.Unix(0, 100), IPs: []string{"10.0.0.1"}, Labels: labels("s1"), Annotations: annotations("s1")},
 			{ID: "s2", Attempt: 2, Ready: true, CreatedAt: time.Unix(0, 200), IPs: []string{"10.0.0.2", "fd00::2"}, Labels: labels("s2"), Annotations: annotations("s2")},
+			{ID: "s3", Attempt: 2, Ready: true, CreatedAt: time.Unix(0, 150), IPs: []string{"10.0.0.3"}, Labels: labels("s3"), Annotations: annotations("s3")},
 			{ID: "s0", Attempt: 2, CreatedAt: time.Unix(0, 300), HostNetwork: true, Labels: labels("s0"), Annotations: annotations("s0")},
 		},
 		Containers: []*pleg.ContainerStatus{
 			{
 				ID: "c1", Name: "name-c1", Attempt: 3, State: pleg.StateExited,
 				CreatedAt: time.Unix(0, 1), StartedAt: time.Unix(0, 2), FinishedAt: time.Unix(0, 3),
-				ExitCode: 137, Reason: "OOMKilled", Message: "too much", Image: "nginx:1", ImageRef: "nginx@sha256:2",
+				ExitCode: 137, Reason: "OOMKilled", Message: "too much", Image: "nginx:1", ImageRef: "nginx@sha256:2", LogPath: "/logs/c1",
 				Labels: map[string]string{"k": "v"}, Annotations: map[string]string{"restarts": "3"},
 			},
 			{ID: "c2", Name: "name-c2", Attempt: 3, State: pleg.StateUnknown, Image: "busybox"},
@@ -156,25 +159,39 @@ func TestPodStatusErrors(t *testing.T) {
 }
 
 // TestCallsNameWhatHangs requires that each call in flight names its pod, method and container
-// until it has returned.
+// until it has returned. The oldest is the first; of one time they are in the order of their methods and ids.
 func TestCallsNameWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
-		rt.Populate(simruntime.Population{Pods: 1, Containers: 1})
+		rt.Populate(simruntime.Population{Pods: 1, Containers: 2})
 		p := listPods(t, client)[0]
-		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-		rt.Inject(simruntime.Fault{RPC: "ListContainers", Hang: true})
-		first := time.Now()
-		go func() { _, _ = client.PodStatus(t.Context(), p, nil) }()
-		time.Sleep(time.Second)
-		go func() { _, _ = client.ListPods(t.Context()) }()
-		synctest.Wait()
-		want := []pleg.Call{
-			{Method: "ContainerStatus", PodUID: p.UID, ID: p.Containers[0].ID, Container: p.Containers[0].Name, Started: first},
-			{Method: "ListContainers", Started: first.Add(time.Second)},
+		for _, rpc := range []string{"ContainerStatus", "ListContainers", "ListPodSandbox", "Version"} {
+			rt.Inject(simruntime.Fault{RPC: rpc, Hang: true})
 		}
-		if got := client.Report().Calls; !slices.Equal(got, want) {
-			t.Errorf("in flight are %+v, want %+v", got, want)
+		first := time.Now()
+		for _, call := range []func(){
+			func() { _, _ = client.PodStatus(t.Context(), p, nil) },
+			func() { _, _ = client.ListPods(t.Context()) },
+			func() { _, _ = client.ListPod(t.Context(), p.UID) },
+			func() { _ = client.Probe(t.Context()) },
+		} {
+			go call()
+			time.Sleep(time.Second)
+		}
+		c := slices.SortedFunc(slices.Values(p.Containers), func(a, b *pleg.Container) int { return cmp.Compare(a.ID, b.ID) })
+		want := []pleg.Call{
+			{Method: "ContainerStatus", PodUID: p.UID, ID: c[0].ID, Container: c[0].Name, Started: first},
+			{Method: "ContainerStatus", PodUID: p.UID, ID: c[1].ID, Container: c[1].Name, Started: first},
+			{Method: "ListContainers", Started: first.Add(time.Second)},
+			{Method: "ListPodSandbox", Started: first.Add(time.Second)},
+			{Method: "ListContainers", PodUID: p.UID, Started: first.Add(2 * time.Second)},
+			{Method: "ListPodSandbox", PodUID: p.UID, Started: first.Add(2 * time.Second)},
+			{Method: "Version", Started: first.Add(3 * time.Second)},
+		}
+		for range 20 { // the calls are kept in no order
+			if got := client.Report().Calls; !slices.Equal(got, want) {
+				t.Errorf("in flight are %+v, want %+v", got, want)
+			}
 		}
 		rt.ClearAll()
 		synctest.Wait()

@@ -92,7 +92,8 @@ func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 }
 
 // If the runtime does not return the sandbox, or not as one of a pod, the pod's name is that in the
-// kubelet's labels. The sandbox of two containers is asked for once, and again after a minute.
+// kubelet's labels. The sandbox of two containers is asked for once, and again after a minute: then the pod
+// may get its labels. The sandbox without an id is not asked for.
 func TestSandboxThatIsNotTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fail  func(context.Context) error
@@ -110,14 +111,15 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 			var asked atomic.Int64
 			fake := unlistedSandbox(&asked, tc.fail)
 			labelled(fake.Containers[0], "u1")
-			fake.Containers = append(fake.Containers, labelled(container("c2", "s1", 1, 1), "u1"))
+			fake.Containers = append(fake.Containers, labelled(container("c2", "s1", 1, 1), "u1"), labelled(container("c3", "", 1, 0), "u1"))
+			const containers = "c1<s1 name-c1#2 running@2 c2<s1 name-c2#1 running@1 c3< name-c3#0 running@0\n"
 			if tc.told != nil {
 				tc.told(fake.SandboxStatuses["s1"].Status)
 			}
 			client := connect(t, fake, cri.Options{})
 			for n := range 62 {
 				began := time.Now()
-				wantList(t, client, "u1 space/labelled map[] c1<s1 name-c1#2 running@2 c2<s1 name-c2#1 running@1\n")
+				wantList(t, client, "u1 space/labelled map[] "+containers)
 				if took := time.Since(began); n == 0 && took != tc.waits || took > tc.waits {
 					t.Errorf("list %d took %v, want %v", n, took, tc.waits)
 				}
@@ -126,8 +128,33 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 			if n := asked.Load(); n != tc.asked {
 				t.Errorf("asked %d times, want %d", n, tc.asked)
 			}
+			st := fake.SandboxStatuses["s1"].Status // at last, the runtime returns it
+			fake.Before, st.Id, st.Metadata = nil, "s1", &runtimeapi.PodSandboxMetadata{Name: "labelled", Namespace: "space", Uid: "u1"}
+			time.Sleep(time.Minute)
+			wantList(t, client, "u1 space/labelled map[app:web of:s1] "+containers)
 		})
 	}
+}
+
+// However many sandboxes are missing, the runtime is asked for two at once.
+func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &rawruntime.Runtime{Before: func(_ context.Context, request any) error {
+			if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
+				time.Sleep(100 * time.Millisecond)
+			}
+			return nil
+		}}
+		for n := range 6 {
+			id := fmt.Sprint("c", n)
+			fake.Containers = append(fake.Containers, labelled(container(id, "of-"+id, 1, 1), id))
+		}
+		began := time.Now()
+		wantPods(t, connect(t, fake, cri.Options{}), 6)
+		if took := time.Since(began); took != 300*time.Millisecond {
+			t.Errorf("the list took %v, want 300ms for 6 sandboxes", took)
+		}
+	})
 }
 
 // Pods that share a UID keep their names, in whatever order they come and go. The shared UID is
@@ -216,6 +243,8 @@ type listPodCase struct {
 }
 
 func listPodCases() []listPodCase {
+	bareSandbox, bareContainer := ofKubelet(sandbox("s1", "u1", 0, 1)), labelled(container("c2", "s1", 1, 3), "u1")
+	bareSandbox.Metadata, bareContainer.Metadata = nil, nil
 	return []listPodCase{
 		{
 			"the kubelet's",
@@ -264,6 +293,13 @@ func listPodCases() []listPodCase {
 		},
 		{
 			"without its sandbox", nil, []*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")}, "u1", 0,
+		},
+		{"a sandbox without metadata", []*runtimeapi.PodSandbox{bareSandbox}, []*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")}, "u1", 1},
+		{
+			"a container without metadata",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1"), bareContainer},
+			"u1", 1,
 		},
 		{"unknown among the kubelet's", []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}, nil, "u9", 0},
 		{"unknown beside another client's", []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}, nil, "u9", 1},

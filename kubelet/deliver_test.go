@@ -45,6 +45,8 @@ func TestFullChannel(t *testing.T) {
 			}
 			if lines := f.log.containing("Event channel was not read"); len(lines) != tc.lines {
 				t.Errorf("logged %q, want %d lines", lines, tc.lines)
+			} else if len(lines) > 0 && !strings.Contains(lines[0], fmt.Sprintf(`"events"=%d `, missed)) {
+				t.Errorf("logged %q, want %d events", lines, missed)
 			}
 		})
 	}
@@ -55,8 +57,8 @@ func TestExitCodesAreLogged(t *testing.T) {
 		f.runtime.set("1", "c1=exited /s1=exited")
 		f.relist()
 		got := f.log.containing(`Generic (PLEG): container finished`)
-		if len(got) != 1 || !strings.Contains(got[0], `"containerID"="c1" "exitCode"=3`) {
-			t.Errorf("logged %q, want one line with c1 and its exit code", got)
+		if len(got) != 1 || !strings.Contains(got[0], `"podID"="1" "containerID"="c1" "exitCode"=3`) {
+			t.Errorf("logged %q, want one line with the pod, c1 and its exit code", got)
 		}
 	})
 }

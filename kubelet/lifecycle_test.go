@@ -34,6 +34,7 @@ func TestNewPanicsOnInvalidArgument(t *testing.T) {
 		"no clock":            func() { kubelet.New(rt, events, durations, cache, nil) },
 		"another clock":       func() { kubelet.New(rt, events, durations, cache, testingclock.NewFakeClock(time.Time{})) },
 		"negative period":     func() { kubelet.New(rt, events, &pleg.RelistDuration{RelistPeriod: -1}, cache, wall) },
+		"negative threshold":  func() { kubelet.New(rt, events, &pleg.RelistDuration{RelistThreshold: -1}, cache, wall) },
 		"negative inspectors": func() { kubelet.NewWithOptions(kubelet.Options{Inspectors: -1}, rt, events, durations, cache, wall) },
 		"negative timeout": func() {
 			kubelet.NewWithOptions(kubelet.Options{RuntimeRequestTimeout: -1}, rt, events, durations, cache, wall)
@@ -81,11 +82,16 @@ func TestHealthyIsThatOfThePipeline(t *testing.T) {
 		if ok, err := f.pleg.Healthy(); ok || err == nil || !strings.Contains(err.Error(), "test/") {
 			t.Errorf("Healthy() = %v, %v, want false and the names of pods", ok, err)
 		}
+		f.stop()
+		f.wait(10 * time.Second)
+		if got := f.log.containing("The pod lifecycle event generator ended"); len(got) != 1 || !strings.Contains(got[0], "keep running") {
+			t.Errorf("logged %q, want one line with the calls that ignore their context", got)
+		}
 	})
 }
 
 // A list is two calls of the runtime, and an inspection one for each container: both may take longer than the
-// timeout of a call.
+// timeout of a call, and not longer than their own.
 func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
 	const call = kubelet.DefaultRuntimeRequestTimeout
 	runFixture(t, func(r *fakeRuntime) {
@@ -96,6 +102,17 @@ func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
 		f.wait(8 * call)
 		f.expect("1 Started c1")
 	})
+	for name, longer := range map[string]func(*fakeRuntime){
+		"list":       func(r *fakeRuntime) { r.slowLists(5*call/2 + 2*time.Second) },
+		"inspection": func(r *fakeRuntime) { r.slow("1", 5*call+2*time.Second) },
+	} {
+		runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running"); longer(r) }, func(f *fixture) {
+			f.wait(12 * call)
+			if got := f.events(); len(got) > 0 {
+				t.Errorf("events %q after a longer %s, want that it ends", got, name)
+			}
+		})
+	}
 }
 
 // announcing is a runtime service with an event stream.

@@ -27,7 +27,10 @@ import (
 func (f *fixture) list() error {
 	stream, err := f.client().ListPods(f.Context(), &plegv1.ListPodsRequest{})
 	for err == nil {
-		_, err = stream.Recv()
+		var m *plegv1.ListPodsResponse
+		if m, err = stream.Recv(); err == nil && m.GetPod() == nil {
+			return errors.New("a message without a pod for a client that knows no position")
+		}
 	}
 	if errors.Is(err, io.EOF) {
 		return nil

@@ -84,6 +84,9 @@ func TestTooManyConnections(t *testing.T) {
 		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
 			t.Errorf("%v connections in the metrics, want 2", n)
 		}
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "connection"); n < 10 {
+			t.Errorf("%v refused connections in the metrics, want one for each client at least", n)
+		}
 		second.Close()
 		synctest.Wait()
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})

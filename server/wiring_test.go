@@ -87,7 +87,11 @@ func TestOptionsAct(t *testing.T) {
 			kit.Relist(4) // twice the time
 			kit.RequireMetric(t, f.Metrics, 0, "pleg_server_connections")
 		}},
-		"Logger": {server.Options{Logger: log.Logger()}, func(t *testing.T, _ *fixture) { log.RequireLines(t, 1, "server started") }},
+		"Logger": {server.Options{Logger: log.Logger()}, func(t *testing.T, f *fixture) {
+			log.RequireLines(t, 1, `msg="server started" part=server address=bufconn`)
+			kit.Must(t, f.stopServer())
+			log.RequireLines(t, 1, `msg="server stopped" part=server address=bufconn`)
+		}},
 		"Version": {server.Options{Version: "v7"}, func(t *testing.T, f *fixture) {
 			if s, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{}); err != nil || s.GetVersion() != "v7" {
 				t.Errorf("the status has the version %q, %v", s.GetVersion(), err)

@@ -25,8 +25,11 @@ func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []pl
 
 func TestChurnRepeatsForItsSeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := simruntime.ChurnOptions{Rate: 50, Actions: 500}
+		opts, began := simruntime.ChurnOptions{Actions: 500}, time.Now()
 		first, rt := churnOf(t, 1, opts)
+		if took := time.Since(began); took != 50*time.Second {
+			t.Errorf("500 actions took %v, want 50s at the usual rate", took)
+		}
 		second, again := churnOf(t, 1, opts)
 		other, _ := churnOf(t, 2, opts)
 		if !slices.Equal(first, second) || !slices.Equal(idsOf(rt.Pods()), idsOf(again.Pods())) {

@@ -81,6 +81,22 @@ func TestFaultEndsItsHungCalls(t *testing.T) {
 	})
 }
 
+// A fault that could hit nothing is a mistake in a test.
+func TestImpossibleFaults(t *testing.T) {
+	for _, fault := range []simruntime.Fault{
+		{RPC: "Nothing"}, {RPC: "ListContainers", Messages: 1}, {Messages: 1}, {RPC: "GetContainerEvents", Messages: -1},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v: no panic", fault)
+				}
+			}()
+			simruntime.New(simruntime.Options{}).Inject(fault)
+		}()
+	}
+}
+
 // TestFaultWithProbability requires that only the number of a call determines whether it is hit,
 // not the other calls.
 func TestFaultWithProbability(t *testing.T) {
@@ -141,7 +157,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if s := rt.Stats(); s.PeakInFlight != 2 || s.InFlight != 0 || s.RPCs["ContainerStatus"].Calls != 6 {
+		if s := rt.Stats(); s.PeakInFlight != 2 || s.InFlight != 0 || s.RPCs["ContainerStatus"].Calls != 6 || s.RPCs["ContainerStatus"].Time != 50*ms {
 			t.Errorf("at the end %+v", s)
 		}
 		rt.ResetStats()

@@ -12,7 +12,8 @@ import (
 
 func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := simruntime.New(simruntime.Options{})
+		var log kit.Log
+		rt := simruntime.New(simruntime.Options{Logger: log.Logger()})
 		dial, stop := kit.Serve(t, rt.Serve)
 		conn, err := dial(t.Context())
 		kit.Must(t, err)
@@ -28,5 +29,7 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
+		log.RequireLines(t, 1, `msg="simulated runtime serves" address=bufconn`)
+		log.RequireLines(t, 1, `msg="simulated runtime stopped" address=bufconn`)
 	})
 }

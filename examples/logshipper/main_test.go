@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,11 +23,19 @@ func TestLogShipperReadsLogOfEveryContainer(t *testing.T) {
 	}})
 	out := exampletest.Run(t, rt, run)
 	const logs = "/var/log/pods/shop_web_u/"
-	out.Await("read "+logs+"nginx/0.log", "read "+logs+"init/0.log", "complete "+logs+"init/0.log")
+	read := out.Await("read "+logs+"nginx/0.log", "read "+logs+"init/0.log", "complete "+logs+"init/0.log")
 	runContainer(t, rt, "short", false)
-	out.Await("read "+logs+"short/0.log", "complete "+logs+"short/0.log")
+	read = append(read, out.Await("read "+logs+"short/0.log", "complete "+logs+"short/0.log")...)
+	for n := range 5 { // events count from the first list of all pods with the stream up, which may be late
+		name := fmt.Sprint("next-", n)
+		runContainer(t, rt, name, false)
+		read = append(read, out.Await("complete "+logs+name+"/0.log")...)
+	}
 	runContainer(t, rt, "removed", true)
-	out.Await("read "+logs+"removed/0.log", "complete "+logs+"removed/0.log")
+	read = append(read, out.Await("read "+logs+"removed/0.log", "complete "+logs+"removed/0.log")...)
+	if slices.Contains(read, "read "+logs+"web/0.log") {
+		t.Errorf("printed %q, want nothing of the sandbox", read)
+	}
 }
 
 // runContainer starts a container, ends it and may remove it, all at the same time.

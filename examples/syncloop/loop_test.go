@@ -34,16 +34,18 @@ func (c *changing) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry
 func TestSyncLoopMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
-		p.Runtime.Set("a", "c1=running")
+		p.Runtime.Set("a", "c1=running /s=running")
 		p.Start(t)
 		var out strings.Builder
 		stop := kit.Run(t, func(ctx context.Context) error {
-			return syncPods(ctx, &changing{p, func() { p.Runtime.Set("a", "c1=exited"); time.Sleep(2 * time.Second) }}, &out)
+			return syncPods(ctx, &changing{p, func() { p.Runtime.Set("a", "c1=exited /s=exited"); time.Sleep(2 * time.Second) }}, &out)
 		})
-		time.Sleep(12500 * time.Millisecond)
+		time.Sleep(5 * time.Second)
+		p.Runtime.Set("a", "/s=exited") // the removal needs no sync
+		time.Sleep(7500 * time.Millisecond)
 		kit.Must(t, stop())
 		const sync = "sync ns/name-a: 0 of 1 containers run\n"
-		if got, want := out.String(), sync+sync+"clean up ns/name-a of-c1\n"+sync; !strings.HasSuffix(got, want) {
+		if got, want := out.String(), sync+sync+"clean up ns/name-a of-c1\n"+sync+"sync ns/name-a: 0 of 0 containers run\n"; !strings.HasSuffix(got, want) {
 			t.Errorf("printed %q, want %q at the end", got, want)
 		}
 	})

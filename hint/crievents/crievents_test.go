@@ -185,7 +185,7 @@ func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 			}
 			last = at
 		}
-		f.log.RequireLines(t, 1, "event stream broke")
+		f.log.RequireLines(t, 1, `level=WARN msg="event stream broke, will be reopened" source=crievents err=unavailable`)
 		f.log.RequireLines(t, 1, "event stream works again")
 		f.runtime.EndWatches(errUnavailable)
 		f.requireTold(0, "up false")
@@ -211,7 +211,7 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 	follow(t, "it is asked again", func(rt *plegtest.Runtime) { rt.SetWatchFault(plegtest.Fail(without)) }, func(f *fixture) {
 		for n := range 2 {
 			f.requireTold(time.Hour, "")
-			f.log.RequireLines(t, n+1, "runtime does not support container events")
+			f.log.RequireLines(t, n+1, `level=INFO msg="runtime does not support container events" source=crievents err="receive: `)
 			f.runtime.SetWatchFault(nil) // the runtime is upgraded
 			f.requireTold(11*time.Second, "up true")
 			f.runtime.SetWatchFault(plegtest.Fail(without)) // and downgraded
@@ -224,9 +224,14 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		rt := plegtest.New()
 		rt.SetWatchFault(plegtest.Fail(errUnavailable)) // a stream that breaks is reopened
 		time.AfterFunc(time.Minute, func() { rt.SetWatchFault(plegtest.Fail(without)) })
-		o := crievents.Options{Required: true, Logger: slog.New(slog.DiscardHandler)}
+		reg := prometheus.NewPedanticRegistry()
+		o := crievents.Options{Required: true, Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: reg, KubeletNames: true}}
 		if err := run(t.Context(), rt, &target{}, o); !errors.Is(err, pleg.ErrNoEvents) {
 			t.Errorf("Run = %v, want %v", err, pleg.ErrNoEvents)
+		}
+		kit.RequireMetric(t, reg, 0, "kubelet_evented_pleg_connection_success_count")
+		if kit.Metric(t, reg, "kubelet_evented_pleg_connection_error_count") == 0 {
+			t.Error("no break of a stream is counted under the kubelet's name")
 		}
 	})
 }

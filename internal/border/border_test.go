@@ -77,11 +77,13 @@ var misbehaviours = map[string]struct {
 func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 	for name, tc := range misbehaviours {
 		kit.Bubble(t, name, func(t *testing.T) {
-			r := guard(t, fake{
+			var log kit.Log
+			r, err := border.New(fake{
 				list:   func(ctx context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{{UID: "a"}}, tc.do(ctx) },
 				one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "a"}, tc.do(ctx) },
 				status: func(ctx context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{}, tc.do(ctx) },
-			})
+			}, border.Options{ListTimeout: timeout, Logger: log.Logger()})
+			kit.Must(t, err)
 			pod := &pleg.Pod{UID: "a", Namespace: "shop", Name: "web-0"}
 			for operation, call := range map[string]func() error{
 				"list pods: ": func() error {
@@ -108,6 +110,13 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 				if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), "no answer within the")) {
 					t.Errorf("error %v, want the timeout in it: %v", err, late)
 				}
+			}
+			lines := 0
+			if name == "panic" {
+				lines = 1
+			}
+			for _, call := range []string{`ListPods podUID=""`, "ListPod podUID=a", "PodStatus podUID=a"} {
+				log.RequireLines(t, lines, `msg="embedder's code panicked" method=`+call)
 			}
 		})
 	}
@@ -250,18 +259,21 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		lists []string // pods with a semicolon between them
 		want  string   // the last list
 		moves bool     // Options.KubeletEvents
+		lines int      // of the log about the move
 	}{
-		"it flaps once":               {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false},
-		"it stays in the other":       {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false},
-		"its pod goes":                {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false},
-		"its pod goes later":          {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false},
-		"it is in both":               {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false},
-		"it is in both, after a move": {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e", false},
-		"it may move":                 {[]string{"a: c d; b: e", "a: d; b: c e"}, "a: d; b: c e", true},
+		"it flaps once":               {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
+		"it stays in the other":       {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
+		"its pod goes":                {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
+		"its pod goes later":          {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
+		"it is in both":               {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false, 0},
+		"it is in both, after a move": {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e", false, 0},
+		"it may move":                 {[]string{"a: c d; b: e", "a: d; b: c e"}, "a: d; b: c e", true, 0},
+		"it is a sandbox":             {[]string{"a: d /c; b: e", "a: d; b: e /c"}, "a: d; b: e /c", false, 0},
 	} {
 		var pods []*pleg.Pod
+		var log kit.Log
 		rt := fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }}
-		r, err := border.New(rt, border.Options{ListTimeout: timeout, KubeletEvents: tc.moves, Logger: slog.New(slog.DiscardHandler)})
+		r, err := border.New(rt, border.Options{ListTimeout: timeout, KubeletEvents: tc.moves, Logger: log.Logger()})
 		kit.Must(t, err)
 		var got []*pleg.Pod
 		for _, words := range tc.lists {
@@ -270,7 +282,13 @@ func TestContainerStaysInItsPod(t *testing.T) {
 				uid, ids, _ := strings.Cut(one, ": ")
 				pod := &pleg.Pod{UID: pleg.PodUID(uid)}
 				for id := range strings.FieldsSeq(ids) {
-					pod.Containers = append(pod.Containers, &pleg.Container{ID: pleg.ContainerID(id)})
+					id, sandbox := strings.CutPrefix(id, "/")
+					c := &pleg.Container{ID: pleg.ContainerID(id)}
+					if sandbox {
+						pod.Sandboxes = append(pod.Sandboxes, c)
+					} else {
+						pod.Containers = append(pod.Containers, c)
+					}
 				}
 				pods = append(pods, pod)
 			}
@@ -283,11 +301,15 @@ func TestContainerStaysInItsPod(t *testing.T) {
 			for _, c := range pod.Containers {
 				ids = append(ids, string(c.ID))
 			}
+			for _, s := range pod.Sandboxes {
+				ids = append(ids, "/"+string(s.ID))
+			}
 			words = append(words, string(pod.UID)+": "+strings.Join(ids, " "))
 		}
 		if got := strings.Join(words, "; "); got != tc.want {
 			t.Errorf("%s: the list is %q, want %q", name, got, tc.want)
 		}
+		log.RequireLines(t, tc.lines, `podUID=b pod=/ containerID=c container="" reason="it was in pod a before, and stays there"`)
 	}
 }
 
@@ -407,9 +429,10 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 		pod    *pleg.Pod
 		status *pleg.PodStatus
 	}{
-		"another pod":   {&pleg.Pod{UID: "another"}, &pleg.PodStatus{UID: "another"}},
-		"nothing":       {nil, nil},
-		"a nil sandbox": {nil, &pleg.PodStatus{Sandboxes: make([]*pleg.SandboxStatus, 1)}},
+		"another pod":     {&pleg.Pod{UID: "another"}, &pleg.PodStatus{UID: "another"}},
+		"nothing":         {nil, nil},
+		"a nil container": {nil, &pleg.PodStatus{Containers: make([]*pleg.ContainerStatus, 1)}},
+		"a nil sandbox":   {nil, &pleg.PodStatus{Sandboxes: make([]*pleg.SandboxStatus, 1)}},
 	} {
 		r := guard(t, fake{
 			one:    func(context.Context) (*pleg.Pod, error) { return tc.pod, nil },

@@ -31,7 +31,7 @@ func index() *containerindex.Index {
 			{ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 2, State: pleg.StateRunning, Image: "nginx:1", ImageRef: "sha256:1", LogPath: "/var/log/1"},
 		},
 		Sandboxes: []*pleg.SandboxStatus{
-			{ID: pleg.ContainerID(sandbox), Attempt: 1, Ready: true, Labels: map[string]string{"app": "web"}},
+			{ID: pleg.ContainerID(sandbox), Attempt: 1, Ready: true, CreatedAt: time.Unix(5, 0), Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "1"}},
 			{ID: "older", Labels: map[string]string{"app": "older"}},
 		},
 	})
@@ -124,14 +124,17 @@ func TestAnswer(t *testing.T) {
 		ContainerStatus: pleg.ContainerStatus{
 			ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 2, State: pleg.StateRunning, Image: "nginx:1", ImageRef: "sha256:1", LogPath: "/var/log/1",
 		},
-		PodUID: "web", PodName: "web-0", PodNamespace: "shop", PodLabels: map[string]string{"app": "web"},
+		PodUID: "web", PodName: "web-0", PodNamespace: "shop", PodLabels: map[string]string{"app": "web"}, PodAnnotations: map[string]string{"note": "1"},
 	}
 	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
 	got, err = containerindex.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(sandbox)})
-	if err != nil || got.Name != "web-0" || !got.Sandbox || got.Attempt != 1 || got.State != pleg.StateRunning {
-		t.Errorf("sandbox: %+v, %v", got, err)
+	want.Sandbox, want.ContainerStatus = true, pleg.ContainerStatus{
+		ID: pleg.ContainerID(sandbox), Name: "web-0", Attempt: 1, State: pleg.StateRunning, CreatedAt: time.Unix(5, 0), Labels: want.PodLabels, Annotations: want.PodAnnotations,
+	}
+	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("sandbox: got %+v, %v\nwant %+v", got, err, want)
 	}
 }
 
@@ -149,6 +152,7 @@ func TestPastedIDs(t *testing.T) {
 		"cri-o://" + c1:                        {c1, nil},
 		`"docker://` + c1 + `",`:               {c1, nil},
 		" " + c1 + "\r\n":                      {c1, nil},
+		"\t'`" + c1 + "`'":                     {c1, nil},
 		"cri-o://" + sandbox[:13]:              {sandbox, nil},
 		sandbox[:1]:                            {sandbox, nil},
 		c1[:41]:                                {c1, nil},
@@ -290,17 +294,21 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// Of two sandboxes with one attempt the newest counts, in any order.
+// Of two sandboxes the ready one counts, or else the one with the greater attempt, or else the newest, in any order.
 func TestLabelsOfTheNewestSandbox(t *testing.T) {
-	now := time.Now()
-	older := &pleg.SandboxStatus{ID: "older", Attempt: 1, Labels: map[string]string{"app": "older"}, CreatedAt: now}
-	newer := &pleg.SandboxStatus{ID: "newer", Attempt: 1, Labels: map[string]string{"app": "newer"}, CreatedAt: now.Add(time.Second)}
-	for _, sandboxes := range [][]*pleg.SandboxStatus{{older, newer}, {newer, older}} {
-		x := containerindex.NewIndex(containerindex.Source{})
-		x.Set(&pleg.PodStatus{UID: "web", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1)}}, Sandboxes: sandboxes})
-		c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(c1)})
-		if err != nil || c.PodLabels["app"] != "newer" {
-			t.Errorf("labels %v, %v, want the labels of the newest sandbox", c.PodLabels, err)
+	for name, pair := range map[string][2]pleg.SandboxStatus{ // the second counts
+		"created later": {{Attempt: 1, CreatedAt: time.Unix(1, 0)}, {Attempt: 1, CreatedAt: time.Unix(2, 0)}},
+		"attempt":       {{Attempt: 1, CreatedAt: time.Unix(2, 0)}, {Attempt: 2, CreatedAt: time.Unix(1, 0)}},
+		"ready":         {{Attempt: 2, CreatedAt: time.Unix(2, 0)}, {Attempt: 1, CreatedAt: time.Unix(1, 0), Ready: true}},
+	} {
+		pair[0].ID, pair[1].ID, pair[1].Labels = "other", "it", map[string]string{"app": "web"}
+		for _, sandboxes := range [][]*pleg.SandboxStatus{{&pair[0], &pair[1]}, {&pair[1], &pair[0]}} {
+			x := containerindex.NewIndex(containerindex.Source{})
+			x.Set(&pleg.PodStatus{UID: "web", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1)}}, Sandboxes: sandboxes})
+			c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(c1)})
+			if err != nil || c.PodLabels["app"] != "web" {
+				t.Errorf("%s: labels %v, %v, first listed %s", name, c.PodLabels, err, sandboxes[0].ID)
+			}
 		}
 	}
 }

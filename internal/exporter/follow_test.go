@@ -3,6 +3,7 @@ package exporter_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,9 @@ func TestSessionLeavesNothingOut(t *testing.T) {
 			}
 			last.Seq = ev.Seq
 			seen++
+		}
+		if !slices.ContainsFunc(events, func(ev pleg.Event) bool { return ev.Type == pleg.Bookmark }) {
+			t.Error("no bookmark, by which an exporter knows that nothing has changed")
 		}
 		if seen < 6 {
 			t.Errorf("%d events, want the events of each step", seen)

@@ -51,7 +51,7 @@ func TestLoop(t *testing.T) {
 	if len(waits) != 6 || waits[3] < 4*time.Second || waits[4] > time.Second || waits[5] != time.Minute {
 		t.Errorf("waits %v, want them to double, to begin again after a success, and a minute if that is asked for", waits)
 	}
-	log.RequireLines(t, 2, "cannot send")
+	log.RequireLines(t, 2, `msg="cannot send" err=broken retryIn=`)
 	log.RequireLines(t, 1, "sends again")
 }
 

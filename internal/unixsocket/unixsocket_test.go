@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,6 +124,9 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	used, err := unixsocket.Listen(t.Context(), path("used"))
 	kit.Must(t, err)
 	defer used.Close()
+	answers, err := net.Listen("unix", path("answers")) // of a program without a lock
+	kit.Must(t, err)
+	defer answers.Close()
 	for _, name := range []string{"stale", "renamed~"} {
 		stale, err := net.Listen("unix", path(name)) // of a process that has ended
 		kit.Must(t, err)
@@ -138,6 +142,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	}
 	for _, tt := range []struct{ path, says string }{
 		{path("used"), "the socket is in use: another process listens on it"},
+		{path("answers"), "the socket is in use: another process answers on it"},
 		{path("file"), "not a socket"},
 		{path("link"), "not a socket"},
 		{dir, "not a socket"},
@@ -169,11 +174,16 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	if _, err := os.Lstat(path("victim")); err == nil {
 		t.Error("the file behind the link was created")
 	}
-	conn, err := net.Dial("unix", path("used"))
-	if err != nil {
-		t.Fatalf("the socket in use: %v", err)
+	for _, name := range []string{"used", "answers"} {
+		conn, err := net.Dial("unix", path(name))
+		if err != nil {
+			t.Fatalf("the socket in use: %v", err)
+		}
+		conn.Close()
 	}
-	conn.Close()
+	if locks, err := filepath.Glob(path("*.lock")); err != nil || !slices.Equal(locks, []string{path("locked.lock"), path("used.lock")}) {
+		t.Errorf("the locks %v are left, %v, want none of a socket that was refused", locks, err)
+	}
 }
 
 func TestListenReportsMissingPermission(t *testing.T) {

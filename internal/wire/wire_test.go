@@ -113,6 +113,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 	now := filled[pleg.Status](t)
 	now.Version, now.Details = "", filled[nodestate.State](t) // the version is beside the status
 	requireKept(t, now, wire.FromPipelineStatus, wire.ToPipelineStatus)
+	if m := wire.FromPipelineStatus(now); m.GetWidth() != uint32(now.Inspectors) { // for older clients
+		t.Errorf("the width is %d, want %d", m.GetWidth(), now.Inspectors)
+	}
 	for field := range reflect.TypeFor[nodestate.State]().NumField() { // alone
 		var part nodestate.State
 		fillWith(t, reflect.ValueOf(&part).Elem().Field(field), "text")
@@ -200,6 +203,26 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 		if got != want {
 			t.Errorf("%q is sent as %q, want %q", said, got, want)
 		}
+	}
+	var now pleg.Status // sent checks the text of all messages
+	var details nodestate.State
+	var container lookup.Container
+	var pod pleg.Pod
+	for _, v := range []any{&now, &details, &container, &pod} {
+		fillWith(t, reflect.ValueOf(v).Elem(), said)
+	}
+	now.Details = details
+	if got := sent(t, wire.FromPipelineStatus(now)); got.GetEndpoint() != want || got.GetRuntime().GetName() != want {
+		t.Errorf("the status of the pipeline is sent as %v", got)
+	}
+	if got := sent(t, wire.FromContainer(container)); got.GetPodName() != want {
+		t.Errorf("the container is sent as %v", got)
+	}
+	if got := sent(t, wire.FromPod(&pod)); got.GetName() != want {
+		t.Errorf("the listed pod is sent as %v", got)
+	}
+	if got := sent(t, wire.FromQuery(lookup.Query{Container: said})); got.GetContainerId() != want {
+		t.Errorf("the query is sent as %v", got)
 	}
 	if status.Containers[0].Labels["key"] != said {
 		t.Error("the status itself was changed")
