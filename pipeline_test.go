@@ -116,6 +116,11 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if _, err := r.Lookup(t.Context(), container("unknown")); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Lookup of an unknown container after the end = %v, want ErrStopped", err)
 		}
+		for range 20 { // the end must not hide what was before it
+			if err := r.WaitSynced(t.Context()); err != nil {
+				t.Fatalf("WaitSynced after the end = %v, want nil: the first list was committed", err)
+			}
+		}
 		r.RequestReinspect("a") // does not block
 		if err := r.Run(t.Context()); err == nil {
 			t.Error("a second Run after the first = nil, want an error")
