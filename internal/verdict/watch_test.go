@@ -184,6 +184,7 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			if text := logged.String(); !strings.Contains(text, "after=10m") || strings.Count(text, string(test.cause)) < 2 || strings.Count(text, "\n") != 2 {
 				t.Errorf("logged %s", text)
 			}
+			logged.RequireLines(t, 1, `do="`)
 		})
 	}
 }
@@ -240,6 +241,8 @@ func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	inspect("fgh", 10*time.Millisecond, 2*time.Second)
 	inspect("i", 10*time.Millisecond, 2*time.Second) // half of them
 	inspect("j", 10*time.Millisecond, 10*time.Millisecond)
+	inspect("lmn", 2*time.Second, 10*time.Millisecond)
+	inspect("o", 2*time.Second, 2*time.Second) // half of the last eight
 	now = now.Add(time.Minute)
 	inspect("", 0, 0)
 	inspect("k", 2*time.Second, 0) // the events before are too old
