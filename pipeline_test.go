@@ -136,7 +136,7 @@ func TestHealthy(t *testing.T) {
 			switch ok, err := r.Healthy(); {
 			case ok != (want == "") || ok != (err == nil):
 				t.Errorf("Healthy = %v, %v, want %q", ok, err, want)
-			case want != "" && !strings.Contains(err.Error(), want):
+			case want != "" && err.Error() != want:
 				t.Errorf("Healthy = %q, want %q", err, want)
 			}
 		}

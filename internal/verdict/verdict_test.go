@@ -240,6 +240,12 @@ func TestOf(t *testing.T) {
 			},
 			"WARNING: the runtime reports no ends since 11:59 (20s): the processes of 24 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
 		},
+		"few ends that are many, for a minute": {
+			func(s *pleg.Status) {
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(time.Minute))[:3] })
+			},
+			"PROBLEM: the runtime reports no ends since 11:59 (60s): the processes of 3 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
+		},
 		"many ends for long": {
 			func(s *pleg.Status) {
 				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(2 * time.Minute)) })
@@ -472,7 +478,7 @@ func TestPods(t *testing.T) {
 		t.Errorf("%d findings, want a finding for each pod", len(verdict.Pods(s)))
 	}
 	shim := nodestate.Stuck{UID: "shim", Since: ago(time.Minute), Shim: &nodestate.Process{PID: 41, Name: "containerd-shim", State: "T"}}
-	nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = append(lostEnds(ago(time.Minute)), shim) })
+	nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = append(lostEnds(ago(time.Minute))[:3], shim) })
 	if f := verdict.Pods(s)["shim"]; f.Cause != verdict.HungShim {
 		t.Errorf("a stopped shim beside many containers without a process: %+v", f)
 	}
@@ -505,8 +511,9 @@ func TestManyPodsAreOneShortLine(t *testing.T) {
 // The evidence of a finding about several names the others.
 func TestEvidenceNamesTheOthers(t *testing.T) {
 	for want, change := range map[string]func(n *nodestate.State){
-		"other; 90 bytes are unread": func(n *nodestate.State) {
-			n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Bytes: 900}, {Since: ago(time.Second), Client: &nodestate.Process{PID: 8, Name: "other", State: "S"}, Bytes: 90}}
+		"other; 90 bytes are unread, a client; 9 bytes are unread": func(n *nodestate.State) {
+			other := &nodestate.Process{PID: 8, Name: "other", State: "S"}
+			n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Bytes: 900}, {Since: ago(time.Second), Client: other, Bytes: 90}, {Since: noon, Bytes: 9}}
 		},
 		"shop/web-1: conmon, PID 42, is stopped by a signal": func(n *nodestate.State) {
 			for pid, name := range []string{"web-0", "web-1"} {

@@ -74,6 +74,8 @@ func TestSlowListsAreOneTrouble(t *testing.T) {
 		{91, time.Second / 5, time.Second / 5, -1},
 		{130, 5 * time.Second, time.Second / 5, 130},
 		{131, time.Second / 10, time.Second / 5, -1},
+		{140, 4 * time.Second, 4 * time.Second, 140},
+		{150, 7 * time.Second, 7 * time.Second, 140}, // less than twice as long: it did not hang
 	} {
 		s := pleg.Status{At: noon.Add(time.Duration(test.second) * time.Second), Healthy: true}
 		s.Relist = pleg.RelistStatus{Period: time.Second, Success: s.At.Add(-test.took), Took: test.took}
