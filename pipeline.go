@@ -207,6 +207,9 @@ func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 // inspected, or its inspection failed or hangs. It returns the cause of ctx if ctx ends
 // first, and [pleg.ErrStopped] if Run returns first. It may be called before Run.
 func (p *Pipeline) WaitSynced(ctx context.Context) error {
+	if p.cache.IsSynced() {
+		return nil // that came first, whatever has ended since
+	}
 	select {
 	case <-p.cache.Synced():
 		return nil

@@ -116,6 +116,11 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if _, err := r.Lookup(t.Context(), container("unknown")); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Lookup of an unknown container after the end = %v, want ErrStopped", err)
 		}
+		for range 20 { // the end must not hide what was before it
+			if err := r.WaitSynced(t.Context()); err != nil {
+				t.Fatalf("WaitSynced after the end = %v, want nil: the first list was committed", err)
+			}
+		}
 		r.RequestReinspect("a") // does not block
 		if err := r.Run(t.Context()); err == nil {
 			t.Error("a second Run after the first = nil, want an error")
@@ -131,7 +136,7 @@ func TestHealthy(t *testing.T) {
 			switch ok, err := r.Healthy(); {
 			case ok != (want == "") || ok != (err == nil):
 				t.Errorf("Healthy = %v, %v, want %q", ok, err, want)
-			case want != "" && !strings.Contains(err.Error(), want):
+			case want != "" && err.Error() != want:
 				t.Errorf("Healthy = %q, want %q", err, want)
 			}
 		}

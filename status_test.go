@@ -70,8 +70,8 @@ func TestNextPipelineUsesTheRegisterer(t *testing.T) {
 		if err == nil || strings.Count(err.Error(), "agent_pleg_") != 1 || !strings.Contains(err.Error(), "does another pipeline use this registerer?") {
 			t.Errorf("New beside a pipeline = %v, want an error that names one metric, once, and the reason", err)
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		stop()
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errors.New("the program ends")) // Run returns no error, whatever the cause
 		kit.Must(t, p.Run(ctx))
 		if families, err := reg.Gather(); err != nil || len(families) != 0 {
 			t.Errorf("after Run has returned: %d metrics, %v", len(families), err)

@@ -28,6 +28,7 @@ func TestCheckRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plegtest.CheckRuntime(t, good())
 		plegtest.CheckRuntime(t, good().Basic())
+		plegtest.CheckRuntime(t, answering(func(s *pleg.PodStatus) { s.UID = "" })) // the pipeline knows it
 		memory := good()
 		plegtest.CheckRuntime(t, broken{Runtime: memory, list: func(ctx context.Context, _ []*pleg.Pod) ([]*pleg.Pod, error) {
 			return memory.ListPods(context.WithoutCancel(ctx)) // although its context has ended
@@ -161,6 +162,8 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			return pod, ctx.Err()
 		}}, "ListPod of a pod that is gone"},
 		"status of another pod":      {answering(func(s *pleg.PodStatus) { s.UID = "another" }), "it returned the status of"},
+		"status of another name":     {answering(func(s *pleg.PodStatus) { s.Name = "another" }), "it returned the status of"},
+		"another namespace":          {answering(func(s *pleg.PodStatus) { s.Namespace = "another" }), "it returned the status of"},
 		"status without a container": {answering(func(s *pleg.PodStatus) { s.Containers = nil }), "the status has the ids"},
 		"nil in a status":            {answering(func(s *pleg.PodStatus) { s.Containers[0] = nil }), "of the status is nil"},
 		"neither a status nor an error": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
@@ -188,6 +191,9 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			return pods, nil
 		}}, "it returned a part of the answer and no error"},
+		"nothing of a pod when the context has ended": {broken{Runtime: good(), one: func(_ context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
+			return pod, nil
+		}}, "ListPod: its context ended, and it returned a part of the answer and no error"},
 		"two lists at once": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			defer calls.Add(-1)
 			if calls.Add(1) > 1 && ctx.Err() == nil {
@@ -201,6 +207,18 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		"exit code of a stale last": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if old := last.Container("job"); s != nil && old != nil && s.Container("job") != nil {
 				s.Container("job").ExitCode = old.ExitCode
+			}
+			return s, ctx.Err()
+		}}, "it returned the status in last"},
+		"reason of a stale last": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if old := last.Container("job"); s != nil && old != nil && s.Container("job") != nil {
+				s.Container("job").Reason = old.Reason
+			}
+			return s, ctx.Err()
+		}}, "it returned the status in last"},
+		"readiness of a stale last": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil && last != nil {
+				s.Sandboxes[0].Ready = last.Sandboxes[0].Ready
 			}
 			return s, ctx.Err()
 		}}, "it returned the status in last"},
@@ -219,6 +237,8 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		}}, "it returned the status in last"},
 		"sandbox that nobody has": {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `has the SandboxID "s"`},
 		"listed time of 1970":     {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), "leave a time zero"},
+		"creation in the future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].CreatedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"end in the future":       {answering(func(s *pleg.PodStatus) { s.Containers[0].FinishedAt = time.Unix(1e15, 0) }), "leave a time zero"},
 		"time of the far future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), "leave a time zero"},
 		"sandbox of year 1":       {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), "leave a time zero"},
 		"inspection that hangs after its context": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
@@ -227,6 +247,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			return s, ctx.Err()
 		}}, "PodStatus: it did not return within 10s"},
+		"events that end without an error": {broken{Runtime: good(), watch: func(context.Context) error { return nil }}, "WatchEvents: it returned no error"},
 		"events that ignore their context": {broken{Runtime: good(), watch: func(context.Context) error { time.Sleep(time.Hour); return nil }}, "WatchEvents: it did not return within 10s"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -88,14 +88,24 @@ func TestEventStream(t *testing.T) {
 		}
 		go watch(t.Context())
 		synctest.Wait()
-		r.Set("a", "c=running /s=running")
+		restarted := plegtest.Pod("a", "c=running /s=running")
+		restarted.Containers[0].Attempt, restarted.Sandboxes[0].Attempt = 2, 1
+		r.SetPod(restarted)
 		r.Announce("a", "c")
 		r.Announce("a", "s")
+		if s, err := r.PodStatus(t.Context(), restarted, nil); err != nil || s.Containers[0].Attempt != 2 || s.Sandboxes[0].Attempt != 1 {
+			t.Errorf("the status is %+v, %v, want the attempts of the list", s, err)
+		}
 		r.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].Message = "detail" })
 		r.Set("a", "c=exited /s=running")
 		r.Announce("a", "c")
 		r.SetDetails(nil)
 		r.Set("a", "/s=running")
+		pods, err := r.ListPods(t.Context())
+		kit.Must(t, err)
+		if s := plegtest.Status(pods[0]).Sandboxes[0]; !s.CreatedAt.Equal(time.Now()) {
+			t.Errorf("the sandbox was created at %v, want the present time", s.CreatedAt)
+		}
 		r.Announce("a", "c")
 		r.AnnounceHint(pleg.Hint{})
 		r.EndWatches(errFault)
@@ -108,8 +118,8 @@ func TestEventStream(t *testing.T) {
 		}
 		h.Status = nil
 		for i, want := range []pleg.Hint{
-			{UID: "a", Container: "c", Sandbox: "s", State: pleg.StateRunning, Name: "of-c", PodName: "name-a", PodNamespace: "ns"},
-			{UID: "a", Container: "s", Sandbox: "s", State: pleg.StateRunning, Name: "name-a", PodName: "name-a", PodNamespace: "ns"},
+			{UID: "a", Container: "c", Sandbox: "s", State: pleg.StateRunning, Name: "of-c", Attempt: 2, PodName: "name-a", PodNamespace: "ns"},
+			{UID: "a", Container: "s", Sandbox: "s", State: pleg.StateRunning, Name: "name-a", Attempt: 1, PodName: "name-a", PodNamespace: "ns"},
 			{UID: "a", Container: "c", Sandbox: "s", State: pleg.StateExited, Name: "of-c", PodName: "name-a", PodNamespace: "ns"},
 			{UID: "a", Container: "c", State: pleg.StateExited, Removed: true, PodName: "name-a", PodNamespace: "ns"},
 			{},

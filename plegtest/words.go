@@ -100,7 +100,7 @@ func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
 		s.Containers = append(s.Containers, status)
 	}
 	for _, c := range p.Sandboxes {
-		s.Sandboxes = append(s.Sandboxes, &pleg.SandboxStatus{ID: c.ID, Ready: c.State == pleg.StateRunning, CreatedAt: c.CreatedAt, IPs: slices.Clone(ips), Labels: p.Labels})
+		s.Sandboxes = append(s.Sandboxes, &pleg.SandboxStatus{ID: c.ID, Attempt: c.Attempt, Ready: c.State == pleg.StateRunning, CreatedAt: c.CreatedAt, IPs: slices.Clone(ips), Labels: p.Labels})
 	}
 	return s
 }

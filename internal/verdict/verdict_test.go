@@ -95,6 +95,9 @@ func TestOf(t *testing.T) {
 			s.Relist.Took = 2 * time.Second
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Minute) })
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes up to 2.0s", "CPU and disk"},
+		"a list takes a second": {func(s *pleg.Status) {
+			s.Relist.Took, s.Relist.Period = time.Second, time.Second/10
+		}, "OK: the node is healthy, its 110 pods answer", ""},
 		"a list takes seconds of a long period": {func(s *pleg.Status) {
 			s.Relist.Took, s.Relist.Period = 4*time.Second, 5*time.Second
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Minute) })
@@ -120,6 +123,12 @@ func TestOf(t *testing.T) {
 		"lists failed, and hang": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(8*time.Second), 3, errBroken, ago(4*time.Second), list
 		}, "PROBLEM: the runtime hangs since 11:59 (8.0s, 4 attempts) in ListContainers", "SIGUSR1"},
+		"lists failed, and one takes three seconds": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(8*time.Second), 3, errBroken, ago(3*time.Second), list
+		}, "PROBLEM: the runtime hangs since 11:59 (8.0s, 4 attempts) in ListContainers", "SIGUSR1"},
+		"a list fails after three seconds": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.FailedAfter = ago(4*time.Second), 1, errBroken, 3*time.Second
+		}, "WARNING: the runtime hangs since 11:59 (4.0s)", "SIGUSR1"},
 		"the runtime is gone": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errRefused
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "start the runtime"},
@@ -130,6 +139,10 @@ func TestOf(t *testing.T) {
 		"an inspection takes three seconds": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 3*time.Second, false)} },
 			"WARNING: shop/web-0 is slow since 11:59 (3.0s) in ContainerStatus of nginx; the other 109 pods answer", "volumes",
+		},
+		"an inspection takes five seconds": {
+			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 5*time.Second, false)} },
+			"PROBLEM: shop/web-0 hangs since 11:59 (5.0s) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
 		"an inspection hangs": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, true)} },
@@ -152,6 +165,14 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: shop/web-0 has a hung shim since 11:59 (9.0s): containerd-shim, PID 41, is stopped by a signal", "kill -CONT 41",
 		},
+		"a shim has ended": {
+			func(s *pleg.Status) {
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &nodestate.Process{}}}
+				})
+			},
+			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): it has ended, so that the runtime will not learn when the container ends", "crictl -t 1m stop ID",
+		},
 		"stopped shims, one with a container that ended": {
 			func(s *pleg.Status) {
 				shim := &nodestate.Process{PID: 41, Name: "containerd-shim", State: "D"}
@@ -159,7 +180,8 @@ func TestOf(t *testing.T) {
 					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: shim, Container: "nginx", ID: "c1"}, {UID: "v", Since: noon, Shim: shim}}
 				})
 			},
-			"PROBLEM: shop/web-0 and 1 more pod have hung shims since 11:59 (9.0s): containerd-shim, PID 41, waits in the kernel, state D; nginx has ended, and the runtime calls it running", "dmesg",
+			"PROBLEM: shop/web-0 and 1 more pod have hung shims since 11:59 (9.0s): containerd-shim, PID 41, waits in the kernel, state D; nginx has ended, and the runtime calls it running",
+			"dmesg, ps -eLo pid,stat,wchan,comm); no signal ends such a wait. Or its cgroup is frozen (/proc/41/cgroup names it): thaw it. Deleting the pod waits for the shim, PID 41",
 		},
 		"two containers of a pod without a process": {
 			func(s *pleg.Status) {
@@ -178,7 +200,7 @@ func TestOf(t *testing.T) {
 					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"}}
 				})
 			},
-			"WARNING: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute",
+			"WARNING: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute, as a busy runtime reports ends late; only then stop the container (crictl -t 1m stop c1)",
 		},
 		"and does not learn": {
 			func(s *pleg.Status) {
@@ -218,6 +240,12 @@ func TestOf(t *testing.T) {
 			},
 			"WARNING: the runtime reports no ends since 11:59 (20s): the processes of 24 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
 		},
+		"few ends that are many, for a minute": {
+			func(s *pleg.Status) {
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(time.Minute))[:3] })
+			},
+			"PROBLEM: the runtime reports no ends since 11:59 (60s): the processes of 3 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
+		},
 		"many ends for long": {
 			func(s *pleg.Status) {
 				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(2 * time.Minute)) })
@@ -254,6 +282,10 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 20*time.Hour, 400)} },
 			"PROBLEM: shop/web-0 hangs since Feb 28 16:00 (20h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
+		"since yesterday evening": {
+			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 19*time.Hour, 400)} },
+			"PROBLEM: shop/web-0 hangs since 17:00 (19h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
+		},
 		"three pods hang": {func(s *pleg.Status) {
 			s.Quarantined = []pleg.Quarantined{quarantined("a", time.Minute, 2), quarantined("b", time.Hour, 9), quarantined("c", time.Minute, 1)}
 		}, "PROBLEM: shop/b and 2 more pods hang since 11:00 (60m, 9 attempts) in ContainerStatus of nginx; the other 107 pods answer", "shim"},
@@ -278,6 +310,13 @@ func TestOf(t *testing.T) {
 			},
 			"WARNING: the runtime is slow since 11:00 (60m): half of the inspections take 2.0s or longer", "CPU and disk",
 		},
+		"inspections take almost a second": {
+			func(s *pleg.Status) { s.InspectionTook = time.Second - 1 }, "OK: the node is healthy, its 110 pods answer", "",
+		},
+		"inspections of a slow runtime take longer than others": {func(s *pleg.Status) {
+			s.InspectionTook, s.Overdue = 2*time.Second, []pleg.Inspection{overdue("a", 7*time.Second, false), overdue("b", 7*time.Second, false), overdue("c", 7*time.Second, false)}
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
+		}, "WARNING: the runtime is slow since 11:00 (60m): half of the inspections take 2.0s or longer", "CPU and disk"},
 		"an inspection fails": {
 			func(s *pleg.Status) {
 				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Err: fmt.Errorf("inspect pod shop/web-0 (u1): ContainerStatus of nginx c1: %w", errBroken)}}
@@ -289,6 +328,12 @@ func TestOf(t *testing.T) {
 				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(4 * time.Second), Err: errBroken}, {UID: "u2", Since: ago(time.Second), Err: errBroken}}
 			},
 			"WARNING: shop/web-0 and 1 more pod cannot be inspected since 11:59 (4.0s): broken", "journalctl",
+		},
+		"an inspection has failed for three seconds": {
+			func(s *pleg.Status) {
+				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(3 * time.Second), Err: errBroken}}
+			},
+			"WARNING: shop/web-0 cannot be inspected since 11:59 (3.0s): broken", "journalctl",
 		},
 		"a list and a status differ": {
 			func(s *pleg.Status) { s.Contradictions = contradictions(59 * time.Second) },
@@ -311,6 +356,9 @@ func TestOf(t *testing.T) {
 		"one pod hangs, another is slow": {func(s *pleg.Status) {
 			s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, true), overdue("web-1", 4*time.Second, false)}
 		}, "PROBLEM: shop/web-0 hangs since 11:59 (4.0s) in ContainerStatus of nginx; the other 108 pods answer", "shim"},
+		"one pod hangs, another has been slow for longer": {func(s *pleg.Status) {
+			s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false), overdue("web-1", 3*time.Second, true)}
+		}, "PROBLEM: shop/web-1 hangs since 11:59 (3.0s) in ContainerStatus of nginx; the other 108 pods answer", "shim"},
 		"everything is very slow": {func(s *pleg.Status) {
 			s.InspectionTook, s.Relist.Took = 20*time.Second, 6*time.Second
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
@@ -389,6 +437,15 @@ func TestPods(t *testing.T) {
 		Quarantined: []pleg.Quarantined{quarantined("again", time.Minute, 1), quarantined("waits", time.Hour, 3)},
 		Failed:      []pleg.Failed{{UID: "fails", Namespace: "shop", Name: "fails", Since: ago(time.Second), Err: errBroken}},
 	}
+	for uid, want := range map[pleg.PodUID]string{ // the runtime is not of CRI
+		"slow":  "find out what PodStatus of this pod waits for",
+		"again": "find out what PodStatus of this pod waits for",
+		"fails": "read the log of the runtime at this time",
+	} {
+		if f := verdict.Pods(s)[uid]; f.Advice != want {
+			t.Errorf("pod %s: the advice is %q, want %q", uid, f.Advice, want)
+		}
+	}
 	for uid, want := range map[pleg.PodUID]string{
 		"slow":  "shop/slow is slow since 11:59 (1.0s) in ContainerStatus of nginx",
 		"again": "shop/again hangs since 11:59 (60s, 2 attempts) in ContainerStatus of nginx",
@@ -420,7 +477,11 @@ func TestPods(t *testing.T) {
 	if len(verdict.Pods(s)) != 4 {
 		t.Errorf("%d findings, want a finding for each pod", len(verdict.Pods(s)))
 	}
-	nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(time.Minute)) })
+	shim := nodestate.Stuck{UID: "shim", Since: ago(time.Minute), Shim: &nodestate.Process{PID: 41, Name: "containerd-shim", State: "T"}}
+	nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = append(lostEnds(ago(time.Minute))[:3], shim) })
+	if f := verdict.Pods(s)["shim"]; f.Cause != verdict.HungShim {
+		t.Errorf("a stopped shim beside many containers without a process: %+v", f)
+	}
 	if f, is := verdict.Pods(s)["web-1"]; is {
 		t.Errorf("one of many containers without a process: %+v, want no finding of the pod", f)
 	}
@@ -447,6 +508,28 @@ func TestManyPodsAreOneShortLine(t *testing.T) {
 	}
 }
 
+// The evidence of a finding about several names the others.
+func TestEvidenceNamesTheOthers(t *testing.T) {
+	for want, change := range map[string]func(n *nodestate.State){
+		"other; 90 bytes are unread, a client; 9 bytes are unread": func(n *nodestate.State) {
+			other := &nodestate.Process{PID: 8, Name: "other", State: "S"}
+			n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Bytes: 900}, {Since: ago(time.Second), Client: other, Bytes: 90}, {Since: noon, Bytes: 9}}
+		},
+		"shop/web-1: conmon, PID 42, is stopped by a signal": func(n *nodestate.State) {
+			for pid, name := range []string{"web-0", "web-1"} {
+				shim := &nodestate.Process{PID: 41 + pid, Name: "conmon", State: "T"}
+				n.Stuck = append(n.Stuck, nodestate.Stuck{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: ago(9 * time.Second), Shim: shim})
+			}
+		},
+	} {
+		s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: noon, Period: time.Second, Pods: 9}}
+		nodestate.Change(&s.Details, change)
+		if f := verdict.Of(s).Findings; len(f) != 1 || f[0].Evidence != want {
+			t.Errorf("findings %+v, want one with the evidence %q", f, want)
+		}
+	}
+}
+
 // The short text names the other problems, and no warning.
 func TestBriefNamesProblems(t *testing.T) {
 	v := verdict.New([]verdict.Finding{
@@ -454,6 +537,9 @@ func TestBriefNamesProblems(t *testing.T) {
 	}, "")
 	if got, want := v.Brief(), "PROBLEM: b hangs; also c hangs"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if verdict.New(nil, "").Findings == nil {
+		t.Error("no findings are null in JSON, want an empty list")
 	}
 }
 
@@ -489,6 +575,9 @@ func TestFindings(t *testing.T) {
 		}),
 		"a shim is stopped": of(func(s *pleg.Status) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(10 * time.Second))[:1] })
+		}),
+		"many ends are not known": of(func(s *pleg.Status) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(10 * time.Second)) })
 		}),
 		"a client does not read": of(func(s *pleg.Status) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: ago(10 * time.Second)}} })
@@ -562,5 +651,17 @@ func TestMetricHasTheFirstOfACause(t *testing.T) {
 				kit.RequireMetric(t, registry, seconds, "pleg_verdict_since_seconds", string(severity), "clock")
 			}
 		})
+	}
+}
+
+// Each duration has one unit, as kubectl shows an age.
+func TestSpan(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"0ms": -time.Second, "99ms": 100*time.Millisecond - 1, "0.1s": 100 * time.Millisecond, "9.9s": 9900 * time.Millisecond, "10s": 10 * time.Second,
+		"119s": 2*time.Minute - 1, "2m": 2 * time.Minute, "119m": 2*time.Hour - 1, "2h": 2 * time.Hour, "47h": 48*time.Hour - 1, "2d": 48 * time.Hour,
+	} {
+		if got := verdict.Span(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
 	}
 }

@@ -74,6 +74,8 @@ func TestSlowListsAreOneTrouble(t *testing.T) {
 		{91, time.Second / 5, time.Second / 5, -1},
 		{130, 5 * time.Second, time.Second / 5, 130},
 		{131, time.Second / 10, time.Second / 5, -1},
+		{140, 4 * time.Second, 4 * time.Second, 140},
+		{150, 7 * time.Second, 7 * time.Second, 140}, // less than twice as long: it did not hang
 	} {
 		s := pleg.Status{At: noon.Add(time.Duration(test.second) * time.Second), Healthy: true}
 		s.Relist = pleg.RelistStatus{Period: time.Second, Success: s.At.Add(-test.took), Took: test.took}
@@ -184,6 +186,7 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			if text := logged.String(); !strings.Contains(text, "after=10m") || strings.Count(text, string(test.cause)) < 2 || strings.Count(text, "\n") != 2 {
 				t.Errorf("logged %s", text)
 			}
+			logged.RequireLines(t, 1, `do="`)
 		})
 	}
 }
@@ -240,6 +243,8 @@ func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	inspect("fgh", 10*time.Millisecond, 2*time.Second)
 	inspect("i", 10*time.Millisecond, 2*time.Second) // half of them
 	inspect("j", 10*time.Millisecond, 10*time.Millisecond)
+	inspect("lmn", 2*time.Second, 10*time.Millisecond)
+	inspect("o", 2*time.Second, 2*time.Second) // half of the last eight
 	now = now.Add(time.Minute)
 	inspect("", 0, 0)
 	inspect("k", 2*time.Second, 0) // the events before are too old

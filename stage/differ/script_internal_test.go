@@ -10,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
@@ -319,6 +322,22 @@ func TestFloodIsBounded(t *testing.T) {
 	}
 }
 
+// The counts of a step are added to the counters.
+func TestCountsOfAStep(t *testing.T) {
+	m, err := newMetrics(instrument.Registry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		m.add(&effects{foundByAll: 1, foundByOne: 2, lost: 3})
+	}
+	for counter, want := range map[prometheus.Counter]float64{m.foundByAll: 2, m.foundByOne: 4, m.lost: 6} {
+		if got := testutil.ToFloat64(counter); got != want {
+			t.Errorf("%v is %v, want %v", counter.Desc(), got, want)
+		}
+	}
+}
+
 // A pod whose status contradicts its list is inspected again only while no pod that changed waits.
 func TestContradictionWaitsForChangedPods(t *testing.T) {
 	s := play(t, "list a=running; inspect; contradicts; wait 1s")
@@ -386,6 +405,8 @@ type announcing struct {
 	announce func()
 }
 
+func (*announcing) Touch(pleg.PodUID, time.Time) {}
+
 func (c *announcing) Observe(time.Time, []*pleg.Pod) {
 	if announce := c.announce; announce != nil {
 		c.announce = nil
@@ -393,9 +414,9 @@ func (c *announcing) Observe(time.Time, []*pleg.Pod) {
 	}
 }
 
-// A list that comes after an event finds it, although the loop may take either first.
+// A list of all pods, or of one, that comes after an event finds it, although the loop may take either first.
 func TestEventsComeBeforeALaterList(t *testing.T) {
-	for range 20 {
+	for n := range 40 {
 		synctest.Test(t, func(t *testing.T) {
 			cache := new(announcing)
 			d, err := New(Options{Cache: cache, RelistPeriod: time.Second, Inspectors: 1, Logger: slog.New(slog.DiscardHandler)})
@@ -406,10 +427,14 @@ func TestEventsComeBeforeALaterList(t *testing.T) {
 			empty := func() stage.Listing {
 				return stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}, StreamUp: true}
 			}
-			listings, observations, ends := make(chan stage.Listing, 1), make(chan stage.Observation), make(chan stage.Settled)
+			listings, observations, ends := make(chan stage.Listing, 1), make(chan stage.Observation, 1), make(chan stage.Settled)
 			gone, ended := make(chan stage.Change, 1), make(chan error)
 			cache.announce = func() {
 				d.Announce(Announcement{hintOf("a=running"), ticks.Next()})
+				if n%2 > 0 {
+					observations <- stage.Observation{Asked: empty().Asked, UID: explorePod}
+					return
+				}
 				listings <- empty()
 			}
 			listings <- empty()

@@ -152,6 +152,9 @@ func read(t *testing.T, s pleg.Subscription) (got []pleg.Event, err error) {
 		if err != nil {
 			return got, err
 		}
+		if isMark := ev.PodUID == "" && ev.Type != pleg.Bookmark; isMark && time.Since(ev.ObservedAt) > time.Second {
+			t.Errorf("%s of %v, want the time of the mark", ev.Type, ev.ObservedAt)
+		}
 		got = append(got, ev)
 	}
 }

@@ -3,7 +3,6 @@ package hinter_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -67,6 +66,9 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 		f.requireObserved(time.Minute, "")
 		f.requireCalls(3, 3)
 		kit.RequireMetric(f.t, f.metrics, 3, "pleg_pod_relist_duration_seconds") // the failed ones too
+		kit.RequireSum(f.t, f.metrics, 2, "pleg_pod_relist_duration_seconds")
+		kit.RequireMetric(f.t, f.metrics, 3, "pleg_pod_relist_errors_total")
+		f.logged.RequireLines(f.t, 3, `level=WARN msg="single-pod relist failed, relisting all pods" stage=hinter podUID=a err=unavailable`)
 	})
 	testHinter(t, func(o *hinter.Options) { o.Pods = nil }, func(f *fixture) {
 		f.request("a")
@@ -142,6 +144,7 @@ type fixture struct {
 	runtime *plegtest.Runtime
 	lister  fakeLister
 	metrics *prometheus.Registry
+	logged  kit.Log
 	out     chan stage.Observation
 	stop    func() error
 }
@@ -153,7 +156,7 @@ func testHinter(t *testing.T, change func(*hinter.Options), test func(f *fixture
 		f := &fixture{t: t, runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(), out: make(chan stage.Observation)}
 		o := hinter.Options{
 			Pods: f.runtime, Ticks: &f.ticks, Lister: &f.lister,
-			Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: f.metrics},
+			Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
 		}
 		if change != nil {
 			change(&o)

@@ -66,11 +66,27 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 	}
 }
 
+// The end of a pod that is gone has what the pod's last status knows of its containers.
+func TestEndOfAGonePodHasItsLastStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		f.runtime.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].Image, s.Containers[0].StartedAt = "app:1", at(-20) })
+		f.do(change(1, plegtest.Pod("a", "c=running")))
+		f.gone <- stage.Change{UID: "a", At: at(2), Events: []pleg.Event{{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"}}}
+		o := <-f.outcomes
+		if ev := o.Events[0]; ev.Image != "app:1" || !ev.StartedAt.Equal(at(-20)) {
+			t.Errorf("%+v, want the image and the start of the last status", ev)
+		}
+		<-f.settled
+	})
+}
+
 // A container that appears after a list and is gone before the next would stay in the cache: the
 // two lists do not differ. The kubelet's cache keeps it.
 func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := plegtest.Status(plegtest.Pod("a", "c=running new=running /s=running /t=running"))
+		status.UID = "" // a runtime may leave it to the pipeline
 		f := newFixture(t, nil, inspector.Options{})
 		f.runtime.SetStatus("a", status)
 		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=running /s=running")))
@@ -78,6 +94,9 @@ func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 		for _, s := range []*pleg.PodStatus{o.Status, cached} {
 			if len(s.Containers) != 1 || s.Container("c") == nil || len(s.Sandboxes) != 1 || s.Sandbox("s") == nil {
 				t.Errorf("status %+v, want c and s", s)
+			}
+			if s.UID != "a" || !s.ObservedAt.Equal(at(1)) {
+				t.Errorf("status of pod %q at %v, want a at the time before its list, %v", s.UID, s.ObservedAt, at(1))
 			}
 		}
 		if slices.Contains(status.Containers, nil) || slices.Contains(status.Sandboxes, nil) {
@@ -90,17 +109,26 @@ func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 func TestLateReasonIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{})
-		for n, step := range []struct{ reason, want string }{{"Error", ""}, {"Error", ""}, {"OOMKilled", "Corrected(c)"}, {"OOMKilled", ""}} {
+		for n, step := range []struct {
+			reason string
+			event  pleg.EventType // of this change, if any
+			want   string
+		}{
+			{"Error", "", ""}, {"Error", "", ""}, {"OOMKilled", "", "Corrected(c)"}, {"OOMKilled", "", ""},
+			{"Error", pleg.ContainerDied, "Died(c)"}, {"OOMKilled", stage.ContainerChanged, "Changed(c) Corrected(c)"},
+		} {
 			ended := &pleg.ContainerStatus{ID: "c", Attempt: 2, State: pleg.StateExited, ExitCode: 137, Reason: step.reason}
 			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{ended}})
 			c := change(n+1, plegtest.Pod("a", "c=exited"))
-			c.Events = nil
+			if c.Events = nil; step.event != "" {
+				c.Events = []pleg.Event{{Type: step.event, PodUID: "a", ContainerID: "c", Attempt: 2}}
+			}
 			_, o, _ := f.do(c)
 			if got := plegtest.Words(o.Events...); got != step.want {
 				t.Errorf("step %d: got %q, want %q", n, got, step.want)
 			}
 			for _, ev := range o.Events {
-				if ev.Reason != step.reason || ev.Attempt != 2 || ev.ExitCode == nil || *ev.ExitCode != 137 {
+				if ev.Type != stage.ContainerChanged && (ev.Reason != step.reason || ev.Attempt != 2 || ev.ExitCode == nil || *ev.ExitCode != 137) {
 					t.Errorf("step %d: got %+v, want the new reason", n, ev)
 				}
 			}
@@ -252,15 +280,16 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 			f.do(one("a"))
 		}
 		failing := func(context.Context) error { return errInspect }
+		const line = `level=WARN msg="inspection failed, will be retried" stage=inspector podUID=a pod=ns/name-a err="inspect pod ns/name-a (a): inspection failed"`
 		inspect(failing)
 		inspect(failing)
-		f.logged.RequireLines(t, 1, "inspection failed, will be retried")
+		f.logged.RequireLines(t, 1, line)
 		inspect(nil)
 		inspect(failing)
-		f.logged.RequireLines(t, 2, "inspection failed, will be retried")
+		f.logged.RequireLines(t, 2, line)
 		f.gone <- stage.Change{UID: "a", Last: one("a").Pod}
 		<-f.settled
 		inspect(failing)
-		f.logged.RequireLines(t, 3, "inspection failed, will be retried")
+		f.logged.RequireLines(t, 3, line)
 	})
 }

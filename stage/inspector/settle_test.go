@@ -3,6 +3,8 @@ package inspector_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +52,8 @@ func TestCancelledInspection(t *testing.T) {
 			var got stage.Settled
 			if len(f.settled) > 0 {
 				got = <-f.settled
-				if got.UID != "a" || got.Err == nil || got.Took != tc.age {
+				says := fmt.Sprintf("cancelled after %v", tc.age.Round(time.Millisecond))
+				if got.UID != "a" || got.Err == nil || !strings.Contains(got.Err.Error(), says) || got.Took != tc.age {
 					t.Errorf("settled %+v, want a cancelled inspection of %v", got, tc.age)
 				}
 				got.UID, got.Err, got.Took = "", nil, 0
@@ -144,5 +147,6 @@ func TestMetrics(t *testing.T) {
 		want("pleg_inspection_oldest_seconds", 0)
 		want("pleg_inspection_errors_total", 1)
 		want("pleg_inspection_duration_seconds", 3)
+		kit.RequireSum(t, f.metrics, 4+4, "pleg_inspection_duration_seconds")
 	})
 }

@@ -34,30 +34,33 @@ import (
 var scripts = map[string]struct{ script, want string }{
 	"the period begins when the list ends": {"takes 100ms; 500ms; takes 200ms; 2s; takes 300ms; 4s", "0 1.1 2.3 3.6"},
 	"a failed list is retried a period later": {
-		"1s; fail 0s; 2s; status; fail 0s; 3s; logged relist failed; recovered; 4s; status; logged after=2s failures=2; recovered",
+		"1s; fail 0s; 2s; status; fail 0s; 3s; logged failed, will be retried\" stage=lister err=\"the runtime is broken\"; recovered; 4s; status; logged again\" stage=lister pods=1 after=2s failures=2; recovered",
 		"0 1 2! success@1,failures:1 3! logged:1 recovered:0 4 success@4,failures:0 logged:1 recovered:1",
 	},
 	"a list that fails late is retried a period later": {
-		"1s; fail 10s; 12s; status; fail 10s; 23s; logged relist failed; recovered; 24s; status; logged after=22s failures=2; recovered",
+		"1s; fail 10s; 12s; status; fail 10s; 23s; logged failed, will be retried\" stage=lister err=\"the runtime is broken\"; recovered; 24s; status; logged again\" stage=lister pods=1 after=22s failures=2; recovered",
 		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
 	},
 
-	"a stream lengthens the period":      {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4 120.4 180 181 181"},
-	"stream: a failed list":              {"up; fail 0s; 121s", "0 0 60! 61 121"},
-	"stream: a request shortens once":    {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11 71"},
-	"stream: requests in a row":          {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11 71"},
-	"stream: it comes up during a list":  {"slow 3s; 2s; up; 64s", "0 1 4 64"},
-	"stream: it ends during a list":      {"up; slow 3s; 61s; down; 63s", "0 0 60 63"},
-	"stream: another during a failure":   {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123"},
-	"stream: a long list is confirmed":   {"up; takes 4s; 134s", "0 0 60 65 129"},
-	"stream: no pod is confirmed soon":   {"400ms; up; 10s; empty; up; 10.5s; full; 71s; empty; 131s", "0 0.4 10? 11 71 131-"},
-	"stream: none is confirmed once":     {"400ms; up; 10s; empty; up; 72s", "0 0.4 10? 11- 71-"},
-	"stream: its end is listed at once":  {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10 10.3"},
-	"hints that never end, fast lists":   {"400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
-	"hints that never end, slow lists":   {"takes 250ms; 400ms; hints 4.5s; 5s", "0 0.4 1.65 2.9 4.15"},
-	"hints that never end, failed lists": {"breaks; 400ms; hints 4.5s; 5s", "0! 0.4! 1.4! 2.4! 3.4! 4.4!"},
-	"hints that never end, short period": {"period 800ms; 400ms; hints 4.5s; 5s", "0 0.4 1.2 2 2.8 3.6 4.4"},
-	"hints that never end, long period":  {"period 1h; 400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
+	"a stream lengthens the period":       {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4 120.4 180 181 181"},
+	"a stream shortens no longer period":  {"period 2m; up; 130s", "0 0 120"},
+	"stream: a failed list":               {"up; fail 0s; 121s", "0 0 60! 61 121"},
+	"stream: a request shortens once":     {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11 71"},
+	"stream: requests in a row":           {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11 71"},
+	"stream: it comes up during a list":   {"slow 3s; 2s; up; 64s", "0 1 4 64"},
+	"stream: it ends during a list":       {"up; slow 3s; 61s; down; 63s", "0 0 60 63"},
+	"stream: another during a failure":    {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123"},
+	"stream: it ends twice during a list": {"up; slow 3s; 61s; down; up; down; 65s", "0 0 60 63 64 65"},
+	"stream: a long list is confirmed":    {"up; takes 4s; 134s", "0 0 60 65 129"},
+	"stream: three seconds are not long":  {"up; slow 3s; 124s", "0 0 60 123"},
+	"stream: no pod is confirmed soon":    {"400ms; up; 10s; empty; up; 10.5s; full; 71s; empty; 131s", "0 0.4 10? 11 71 131-"},
+	"stream: none is confirmed once":      {"400ms; up; 10s; empty; up; 72s", "0 0.4 10? 11- 71-"},
+	"stream: its end is listed at once":   {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10 10.3"},
+	"hints that never end, fast lists":    {"400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
+	"hints that never end, slow lists":    {"takes 250ms; 400ms; hints 4.5s; 5s", "0 0.4 1.65 2.9 4.15"},
+	"hints that never end, failed lists":  {"breaks; 400ms; hints 4.5s; 5s", "0! 0.4! 1.4! 2.4! 3.4! 4.4!"},
+	"hints that never end, short period":  {"period 800ms; 400ms; hints 4.5s; 5s", "0 0.4 1.2 2 2.8 3.6 4.4"},
+	"hints that never end, long period":   {"period 1h; 400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
 	// A caller waits for a period after the last list on request, too.
 	"few requests": {"period 1h; 100ms; now; 1.05s; relist; 1.09s; now; 1.2s; soon; now; 5s", "0 0.1 1.1 2.1"},
 	// A request that is made while a list begins is served by that list.
@@ -221,7 +224,9 @@ func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 		if lists := rt.Counts().Lists; lists != 1 {
 			t.Errorf("lists before the first listing was received = %d, want 1", lists)
 		}
-		f.next(t)
+		if first, _ := f.next(t); first.Began == 0 || f.lister.LastBegan() != first.Began {
+			t.Errorf("the newest list began at the tick %d, want %d", f.lister.LastBegan(), first.Began)
+		}
 		if _, sent := f.next(t); sent != time.Minute+period {
 			t.Errorf("second listing came at %v, want %v", sent, time.Minute+period)
 		}
@@ -277,6 +282,8 @@ func TestMetrics(t *testing.T) {
 		} {
 			kit.RequireMetric(t, f.metrics, want, name)
 		}
+		kit.RequireSum(t, f.metrics, 0.4, "pleg_relist_duration_seconds") // the second failed at once
+		kit.RequireSum(t, f.metrics, 1.2+2.2+1.2, "pleg_relist_interval_seconds")
 		for state, want := range map[string]float64{"unknown": 0, "created": 1, "running": 2, "exited": 1} {
 			kit.RequireMetric(t, f.metrics, want, "pleg_running_containers", state)
 		}
@@ -382,6 +389,11 @@ func TestListThatLacksEveryPod(t *testing.T) {
 			if got := strings.Join(got, " "); got != tc.want {
 				t.Errorf("listings %s, want %s", got, tc.want)
 			}
+			doubts := 0
+			if tc.breaks && !tc.stays {
+				doubts = 1
+			}
+			f.logged.RequireLines(t, doubts, `level=INFO msg="relist lacks every pod, will be confirmed" stage=lister pods=1`)
 		})
 	}
 }

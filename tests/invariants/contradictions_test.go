@@ -102,7 +102,7 @@ func TestContradictionsOfTwoPods(t *testing.T) {
 			kit.Relist(20)
 		}
 		f := verdict.Of(p.Look()).Findings
-		if len(f) != 1 || f[0].Subject != "ns/name-late and 2 more pods" || f[0].Since.Sub(began) > 2*time.Second {
+		if len(f) != 1 || f[0].Subject != "ns/name-late and 2 more pods" || f[0].What != "differ in lists and statuses" || f[0].Since.Sub(began) > 2*time.Second {
 			t.Errorf("findings %+v, want one that begins with the pod that differs since %v", f, began)
 		}
 	})

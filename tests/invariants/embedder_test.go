@@ -77,7 +77,7 @@ func TestStoreThatPanicsStopsNothing(t *testing.T) {
 		kit.Relist(2)
 		kit.RequireEvents(t, events, "a", "Started(c) Died(c) Removed(c)")
 		for _, method := range []string{"Set", "Delete"} {
-			log.RequireLines(t, 1, `level=ERROR msg="Options.Store has failed" method=Store.`+method)
+			log.RequireLines(t, 1, `level=ERROR msg="Options.Store has failed" method=Store.`+method+` podUID=a err="panic: `)
 		}
 	})
 }

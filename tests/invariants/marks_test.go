@@ -133,12 +133,13 @@ func TestSlowSubscriberIsNamed(t *testing.T) {
 		}
 		kit.Relist(120)
 		const events = 1 + 4*3
+		kit.RequireMetric(t, p.Metrics, 3, "pleg_subscribers")
 		for _, name := range []string{"sleeper", "channel"} {
 			lag, age := kit.Metric(t, p.Metrics, "pleg_subscriber_lag_events", name), kit.Metric(t, p.Metrics, "pleg_subscriber_lag_seconds", name)
 			if lag != events || age < 120 {
 				t.Errorf("%s: %v events are unread, the oldest for %v s; want %d and two minutes", name, lag, age, events)
 			}
-			log.RequireLines(t, 1, "subscriber="+name)
+			log.RequireLines(t, 1, `level=WARN msg="subscriber is not reading" stage=dispatcher subscriber=`+name+" age=55s events=13") // the log has three of them
 		}
 		of := func(name string) float64 { return kit.Metric(t, p.Metrics, "pleg_subscriber_"+name, "sleeper") }
 		got := kit.Read(t, sub)

@@ -236,7 +236,8 @@ func TestHungPodsAreQuarantined(t *testing.T) {
 // The call and the error of a quarantined pod are those of its last inspection: the first may have hung elsewhere.
 func TestQuarantineNamesTheLastCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{InspectTimeout: 5 * time.Second})
+		var log kit.Log
+		p := kit.New(t, pipeline.Options{InspectTimeout: 5 * time.Second, Logger: log.Logger()})
 		p.Runtime.Set("a", "c=running")
 		p.StartBetweenLists(t)
 		p.Runtime.Set("a", "c=exited")
@@ -254,5 +255,9 @@ func TestQuarantineNamesTheLastCall(t *testing.T) {
 				t.Errorf("the verdict is %q, want the call %s", v.Text, method)
 			}
 		}
+		log.RequireLines(t, 1, `level=WARN msg="pod quarantined, inspection hung" stage=differ podUID=a pod=ns/name-a age=5s failedLate=false nextTry=1s err="`)
+		p.Runtime.SetPodFault("a", nil)
+		time.Sleep(pipeline.DefaultMaxQuarantine)
+		log.RequireLines(t, 1, `level=INFO msg="pod released from quarantine" stage=differ podUID=a pod=ns/name-a gone=false after=`)
 	})
 }

@@ -155,6 +155,9 @@ func TestEmptyStatusMeansGone(t *testing.T) {
 					sub, err := p.Subscribe(o)
 					kit.Must(t, err)
 					for _, ev := range kit.Read(t, sub) {
+						if ev.PodUID == "" && ev.Status != nil {
+							t.Errorf("%s comes with %+v, and is about no pod", ev.Type, ev.Status)
+						}
 						if ev.PodUID == "a" && (ev.Status == nil || ev.Status.Container("c") == nil) {
 							t.Fatalf("round %d: %s comes with %+v, and the pod runs", round, ev.Type, ev.Status)
 						}
@@ -210,7 +213,8 @@ func (r processReporter) Report() pleg.Report {
 	return pleg.Report{Degraded: r.degraded, Details: nodestate.State{Process: &nodestate.Process{PID: 41, Name: "containerd", State: "T"}}}
 }
 
-// A fallback is not reported while the node is unhealthy for another reason.
+// A fallback is not reported while the node is unhealthy for another reason. The process of the runtime is
+// named between two lists that fail, too.
 func TestNotDegradedWhileUnhealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -219,6 +223,11 @@ func TestNotDegradedWhileUnhealthy(t *testing.T) {
 		p.StartBetweenLists(t)
 		if s := p.Look(); !errors.Is(s.Degraded, errShim) {
 			t.Errorf("a healthy node is degraded by %v, want %v", s.Degraded, errShim)
+		}
+		runtime.SetListFault(plegtest.Fail(errShim))
+		kit.Relist(1)
+		if s := p.Look(); s.Relist.Failures != 1 || !s.Relist.Started.IsZero() || nodestate.Of(s.Details).Process == nil {
+			t.Errorf("after a list that failed: %+v, want the process", s)
 		}
 		runtime.SetListFault(plegtest.Hang)
 		time.Sleep(15 * time.Second)

@@ -132,7 +132,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			func(r *kit.Pipeline) { hangs(r, 2) }, unusual + time.Second,
 			func(t *testing.T, r *kit.Pipeline) {
 				_, err := r.Healthy()
-				requireText(t, err, "threshold is 20s; these pods wait: ns/name-p0, ns/name-p1")
+				requireText(t, err, "no inspection has succeeded for 21s; threshold is 20s; these pods wait: ns/name-p0, ns/name-p1")
 				kit.RequireMetric(t, r.Metrics, 0, "pleg_healthy")
 			},
 		},
@@ -391,6 +391,9 @@ func TestBetweenTwoLists(t *testing.T) {
 		if _, err := r.RelistPod(t.Context(), "b"); err != nil || r.Look().Relist.Pods != 2 {
 			t.Errorf("%d pods, %v, want 2 after the list of the second", r.Look().Relist.Pods, err)
 		}
+		for _, list := range []string{"all", "pod"} {
+			kit.RequireMetric(t, r.Metrics, 1, "pleg_changes_total", list)
+		}
 		runtime.AnnounceHint(pleg.Hint{
 			UID: "b", Container: "short", State: pleg.StateExited,
 			Status: &pleg.ContainerStatus{ID: "short", State: pleg.StateExited, ExitCode: 7},
@@ -440,7 +443,7 @@ func TestNextInspectionComesSoonWithEvents(t *testing.T) {
 	}
 }
 
-// When a loop over the events ends, its subscriber is removed.
+// When a loop over the events ends, its subscriber is removed. A loop that cannot begin gets the error.
 func TestWatchLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})
@@ -451,5 +454,12 @@ func TestWatchLeaves(t *testing.T) {
 		}
 		synctest.Wait()
 		kit.RequireMetric(t, r.Metrics, 0, "pleg_subscribers")
+		var errs []error
+		for _, err := range r.Watch(t.Context(), pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "a in"}}) {
+			errs = append(errs, err)
+		}
+		if len(errs) != 1 || !errors.Is(errs[0], pleg.ErrInvalidOption) {
+			t.Errorf("a loop with a bad selector got %v, want ErrInvalidOption", errs)
+		}
 	})
 }

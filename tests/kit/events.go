@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -143,6 +144,24 @@ func RequireMetric(t testing.TB, from prometheus.Gatherer, want float64, name st
 	t.Helper()
 	if got := Metric(t, from, name, labels...); got != want {
 		t.Errorf("%s %q = %v, want %v", name, labels, got, want)
+	}
+}
+
+// RequireSum fails unless the observations of a histogram add up to want.
+func RequireSum(t testing.TB, from prometheus.Gatherer, want float64, name string) {
+	t.Helper()
+	families, err := from.Gather()
+	Must(t, err)
+	sum := 0.0
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name {
+				sum += m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	if math.Abs(sum-want) > 1e-6 {
+		t.Errorf("the observations of %s add up to %v, want %v", name, sum, want)
 	}
 }
 
