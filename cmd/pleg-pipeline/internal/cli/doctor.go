@@ -116,7 +116,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	}
 	if c.calls > 0 {
 		daemon, _ := c.askDaemon(ctx)
-		return c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
+		return c.useRuntime(ctx, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
 			out.say(ctx, "measuring the calls of %s for %v", at.Address, c.calls)
 			load, err := doctor.MeasureCalls(ctx, c.options(at), c.callTimeout, c.calls)
 			if err != nil {
@@ -125,7 +125,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 			return printReport(c.process, c.output, load, load.Print, true)
 		})
 	}
-	report, err := c.examine(ctx, out)
+	report, err := c.examine(ctx)
 	if c.npd {
 		return c.answerPlugin(report, err)
 	}
@@ -137,9 +137,9 @@ func (c *doctorCommand) run(ctx context.Context) error {
 
 // examine examines the runtime. It asks the daemon for the runtime's address first, and afterwards
 // again for current ages.
-func (c *doctorCommand) examine(ctx context.Context, out console) (report *doctor.Report, err error) {
+func (c *doctorCommand) examine(ctx context.Context) (report *doctor.Report, err error) {
 	daemon, none := c.askDaemon(ctx)
-	err = c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
+	err = c.useRuntime(ctx, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
 		o := c.options(at)
 		o.NoDaemon = none
 		o.Ask = func(ctx context.Context) *doctor.Daemon {
@@ -168,10 +168,7 @@ func (c *doctorCommand) examine(ctx context.Context, out console) (report *docto
 
 // useRuntime calls fn with the runtime of the daemon, or else with the runtime that it finds. A
 // recording is an error.
-func (c *doctorCommand) useRuntime(ctx context.Context, out console, daemon *doctor.Daemon, fn func(context.Context, endpoint.Endpoint) error) error {
-	if c.source.runtime.simulation.pods > 0 {
-		return c.source.runtime.use(ctx, c.process, out, fn)
-	}
+func (c *doctorCommand) useRuntime(ctx context.Context, daemon *doctor.Daemon, fn func(context.Context, endpoint.Endpoint) error) error {
 	if at := daemon.Endpoint(); at != "" {
 		return fn(ctx, endpoint.Endpoint{Address: at, Source: "the daemon"})
 	}

@@ -5,15 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
+	"google.golang.org/grpc/codes"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -21,6 +27,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 	kitprocess "github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
@@ -84,6 +91,51 @@ func TestFaultOfOnePod(t *testing.T) {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want %v", code, stdout, stderr, want)
 	}
 	runtime.stopAndWait(t)
+}
+
+// Each kind of fault is what the help says, and the pod of a fault is one that exists. The seed determines the pods.
+func TestSimulation(t *testing.T) {
+	for text, want := range map[string]simruntime.Fault{
+		"Version/error":          {RPC: "Version", Code: codes.Internal},
+		"ListContainers/hang":    {RPC: "ListContainers", Hang: true},
+		"ContainerStatus/slow":   {RPC: "ContainerStatus", Latency: 2 * time.Second},
+		"PodSandboxStatus/slow":  {RPC: "PodSandboxStatus", Latency: 2 * time.Second},
+		"ListPodSandbox/malform": {RPC: "ListPodSandbox", Malform: simruntime.NilMetadata},
+	} {
+		if got, err := cli.ParseFault(text); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	node := simruntime.New(simruntime.Options{})
+	node.Populate(simruntime.Population{Pods: 3, Containers: 1})
+	pod := node.Pods()[1]
+	if uid := cli.FindOrAddPod(node, pod.Namespace+"/"+pod.Name); uid != pod.UID || len(node.Pods()) != 3 {
+		t.Errorf("found %s among %d pods, want %s", uid, len(node.Pods()), pod.UID)
+	}
+	names := func(seed uint64) (all []string) {
+		for _, p := range cli.PodsOfSeed(seed) {
+			all = append(all, p.Namespace+"/"+p.Name)
+		}
+		return all
+	}
+	if one := names(1); len(one) != 3 || !slices.Equal(one, names(1)) || slices.Equal(one, names(2)) {
+		t.Errorf("the pods of the seeds 1 and 2 are %q and %q", one, names(2))
+	}
+}
+
+// TestDoctorFindsNoRuntime examines a node on which there is no runtime, and no daemon that this user may ask.
+func TestDoctorFindsNoRuntime(t *testing.T) {
+	for dialed, why := range map[syscall.Errno]string{
+		syscall.ENOENT: "there is none at /run/pleg-pipeline/pleg.sock",
+		syscall.EACCES: "/run/pleg-pipeline/pleg.sock: permission denied: only root (sudo) and the owner and group of the socket may connect",
+	} {
+		p := cli.Process{Sockets: []string{}, Dial: func(context.Context, string) (net.Conn, error) { return nil, dialed }}
+		code, stdout, stderr := execute(t, p, "doctor")
+		want := "PROBLEM: no container runtime found\n  Do: start the runtime, or name its socket with --runtime-endpoint\n\nDaemon      not asked: " + why + "\n"
+		if code != cli.ExitUnhealthy || stdout != want {
+			t.Errorf("%v: exit code %d, %q, stderr %q, want %q", dialed, code, stdout, stderr, want)
+		}
+	}
 }
 
 // The pod of a fault stays as it is while the others change.

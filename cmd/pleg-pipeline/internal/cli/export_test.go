@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Shipped are the flags of the command run in a release. Tests also use those of [forTests].
@@ -82,6 +83,17 @@ func Resource(node, cluster string) (string, error) {
 	f.nats.cluster = cluster
 	r, err := f.resource(node)
 	return r.Encoded(attribute.DefaultEncoder()), err
+}
+
+// ParseFault returns the fault that a flag names. FindOrAddPod returns its pod.
+var (
+	ParseFault   = parseFault
+	FindOrAddPod = findOrAddPod
+)
+
+// PodsOfSeed returns the pods with which a simulation begins.
+func PodsOfSeed(seed uint64) []*pleg.PodStatus {
+	return (&simulation{pods: 3, seed: seed}).start(nil).Pods()
 }
 
 // AllFlags returns the flags of all commands, as "run --nats".

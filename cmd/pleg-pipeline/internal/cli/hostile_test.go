@@ -153,6 +153,9 @@ func runHostile(t *testing.T, daemon string, args []string) {
 	}
 	checkPrinted(t, "stdout", out.String())
 	checkPrinted(t, "stderr", stderr.String())
+	if daemon == "another service" && args[0] == "pods" && !strings.Contains(stderr.String(), "not a daemon of this version: ") {
+		t.Errorf("stderr %q, want that it is no daemon", stderr)
+	}
 	for line := range strings.Lines(stderr.String()) {
 		if len(line) > 10<<10 {
 			t.Errorf("a line of %d bytes on stderr", len(line))

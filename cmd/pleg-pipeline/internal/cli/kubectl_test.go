@@ -4,8 +4,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
 // quiet matches an empty output, or the notice of "pods" on a busy machine.
@@ -57,4 +63,36 @@ func TestPodsBeginWithTheTable(t *testing.T) {
 	if code != cli.ExitOK || !strings.HasPrefix(text, "NAMESPACE") || strings.Count(text, " 2/2 ") != 3 || !strings.Contains(text, "connected to") {
 		t.Errorf("exit code %d and %q, want the table first", code, text)
 	}
+}
+
+// TestPodsOfADaemon lists, sorts and selects the pods of a daemon, which sends them in another order.
+func TestPodsOfADaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(-d)) }
+		pod := func(name string, restarts uint32, age, known time.Duration) *plegv1.Pod {
+			return &plegv1.Pod{Uid: "u-" + name, CurrentAsOf: before(known), LastAsOf: before(known), Status: &plegv1.PodStatus{
+				Uid: "u-" + name, Name: name, Namespace: "shop",
+				Containers: []*plegv1.ContainerStatus{{Id: "c-" + name, Name: "app", Attempt: restarts, State: plegv1.State_STATE_RUNNING}},
+				Sandboxes:  []*plegv1.SandboxStatus{{Id: "s-" + name, Ready: true, CreatedAt: before(age)}},
+			}}
+		}
+		process := with(nil)
+		process.Dial = serveHostile(t, "", &hostile.Daemon{OnList: sendPods(
+			pod("c", 3, time.Minute, 3*time.Second), pod("b", 5, 72*time.Hour, 9*time.Second), pod("a", 0, 3*time.Hour, 4*time.Second),
+		)})
+		for args, want := range map[string]string{
+			"":                           "NAMESPACE POD STATE RUNNING RESTARTS AGE KNOWN DETAILS shop a ready 1/1 0 3h 4.0s shop b ready 1/1 5 3d 9.0s shop c ready 1/1 3 60s 3.0s",
+			"-o name":                    "shop/a shop/b shop/c",
+			"-o name --sort-by restarts": "shop/b shop/c shop/a",
+			"-o name --sort-by age":      "shop/c shop/a shop/b",
+			"-o name --sort-by known":    "shop/b shop/a shop/c",
+			"-o name b":                  "shop/b",
+			"-o name shop/b u-c":         "shop/b shop/c",
+		} {
+			code, stdout, stderr := execute(t, process, append([]string{"pods", "--connect", "socket"}, strings.Fields(args)...)...)
+			if got := strings.Join(strings.Fields(stdout), " "); code != cli.ExitOK || got != want {
+				t.Errorf("pods %s = %d %q and stderr %q, want %q", args, code, got, stderr, want)
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -44,7 +45,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestNoDaemon runs commands that need a daemon where none runs.
+// TestNoDaemon runs commands that need a daemon where none runs, or where one does not take a connection.
 func TestNoDaemon(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -53,6 +54,8 @@ func TestNoDaemon(t *testing.T) {
 		want string
 	}{
 		{"lookup 7d1f", syscall.ENOENT, "there is no daemon at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
+		{"pods", syscall.EACCES, "connect to the daemon at /run/pleg-pipeline/pleg.sock: permission denied: only root (sudo) and the owner and group of the socket may connect"},
+		{"pods", os.ErrDeadlineExceeded, "connect to the daemon at /run/pleg-pipeline/pleg.sock: the daemon does not answer"},
 		{"events --since 3c5e:1", syscall.ECONNREFUSED, "no daemon answers at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
 	} {
 		p := cli.Process{Dial: func(context.Context, string) (net.Conn, error) { return nil, test.err }}

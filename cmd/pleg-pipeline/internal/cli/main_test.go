@@ -212,6 +212,9 @@ func TestRunServesSocket(t *testing.T) {
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
 		t.Errorf("socket = %v, %v, want mode 0660", info.Mode(), err)
 	}
+	if now, err := newClient(t, socket).Status(t.Context()); err != nil || now.Version == "" {
+		t.Errorf("the version of the daemon is %q, %v", now.Version, err)
+	}
 	code, _, stderr := run(t, "run", "--simulate=1", "--socket", socket)
 	if code != cli.ExitFailure || !strings.Contains(stderr, "--socket: ") || !strings.Contains(stderr, "in use") {
 		t.Errorf("second daemon: exit code %d, stderr %q, want that the socket is in use", code, stderr)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestReplay uses recordings of a container that dies and starts again, and of a pod that is known
@@ -24,7 +25,13 @@ func TestReplay(t *testing.T) {
 			t.Errorf("the second recording is not redacted: %v", err)
 		}
 	})
+	text, err := os.ReadFile("testdata/short.jsonl")
+	kit.Must(t, err)
+	full := filepath.Join(t.TempDir(), "full.jsonl")
+	const disk = `{"at":"0s","node":{"disk":{"since":"2026-01-02T03:04:05Z","path":"/images","used":97}}}` + "\n" + `{"at":"1s","end"`
+	kit.Must(t, os.WriteFile(full, bytes.Replace(text, []byte(`{"at":"1s","end"`), []byte(disk), 1), 0o600))
 	for _, test := range []struct{ args, out, err string }{
+		{"pods -r replay:" + full, "web-0", "/images is almost full since"},
 		{"events --replay -o json -r replay:testdata/restart.jsonl", `"type":"ContainerStarted"`, "the recording has ended"},
 		{"pods -r replay:testdata/short.jsonl", " hangs since .* in PodSandboxStatus", "replaying"},
 		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1`},

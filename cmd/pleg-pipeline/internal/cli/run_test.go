@@ -177,12 +177,12 @@ func TestRunServesHTTP(t *testing.T) {
 	}{
 		{"--listen 0 --health-listen 0.0.0.0:0 --node n1 --otlp http://127.0.0.1:1 --socket " + filepath.Join(dir, "pleg.sock"), "serving a page, metrics, health, pods and events on", []string{
 			"/livez 200 ok", "/readyz 200 ok", "/readyz?verbose 200 [+]pleg ok\n", "/metrics 200 pleg_relist_duration_seconds_count",
-			`/metrics 200 pleg_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", `/pods 200 "state":"ready"`,
+			`/metrics 200 pleg_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", "/metrics 200 process_cpu_seconds_total", `/metrics 200 pleg_build_info{`, `/pods 200 "state":"ready"`,
 			"/metrics 200 pleg_server_connections 0", `/stages 200 "node":"n1"`,
-			"/readyz?verbose 200 [+]otlp: ", "H/readyz?verbose 200 [+]otlp: ", "O/readyz?verbose 200 [+]otlp ok",
+			"/readyz?verbose 200 [+]otlp: ", "/readyz?verbose 200  nothing accepted for ", "H/readyz?verbose 200 [+]otlp: ", "O/readyz?verbose 200 [+]otlp ok",
 		}},
 		{"--listen 0.0.0.0:0", "pods and events only to clients that --web-config authenticates", []string{"/metrics 200 "}},
-		{"--listen 0 --health-listen 0.0.0.0:0 --web-config " + password, "", []string{"/livez 401 ", "/pods 401 ", "H/livez 200 ", "H/readyz 200 ", "H/metrics 404 "}},
+		{"--listen 0 --health-listen 0.0.0.0:0 --web-config " + password, "events on http(s)://", []string{"/livez 401 ", "/pods 401 ", "H/livez 200 ", "H/readyz 200 ", "H/metrics 404 "}},
 		{"--listen 0.0.0.0:0 --web-config " + plain, "", []string{"/pods 403 encryption"}},
 	} {
 		out := newTranscript()
@@ -269,6 +269,9 @@ func TestRunWaitsForTheRuntime(t *testing.T) {
 				t.Errorf("stderr = %q, want only that %q", text, want)
 			}
 			url := servedOn.FindString(text)
+			if _, body := get(t, url+"/stages"); !strings.Contains(body, `"runtime":"unix://`+socket+`"`) {
+				t.Errorf("GET /stages = %s, want the address of the runtime", body)
+			}
 			if code, body := get(t, url+"/readyz"); code != http.StatusServiceUnavailable {
 				t.Errorf("GET /readyz = %d %q, want %d", code, body, http.StatusServiceUnavailable)
 			}
@@ -289,7 +292,8 @@ func TestRunWaitsForASocket(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
 	p := cli.Process{Sockets: []string{"unix://" + socket}}
-	if code, _, stderr := execute(t, p, "run"); code != cli.ExitFailure || !strings.Contains(stderr, "no container runtime found") {
+	const advice = "\nname one with --runtime-endpoint, or try the program without a runtime: pleg-pipeline run --simulate\n"
+	if code, _, stderr := execute(t, p, "run"); code != cli.ExitFailure || !strings.Contains(stderr, "no container runtime found") || !strings.HasSuffix(stderr, advice) {
 		t.Errorf("without --wait-for-runtime: exit code %d, stderr %q", code, stderr)
 	}
 	out := newTranscript()
@@ -330,18 +334,22 @@ func TestRunBoundsClients(t *testing.T) {
 	}
 }
 
-// TestRunStopsBeforeRuntimeAnswers presses Ctrl-C during the check of a runtime that accepts and
-// never answers.
-func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
+// TestStopsBeforeAnAnswer presses Ctrl-C during the check of a runtime that accepts and never answers, or in front of
+// a daemon like that. A command looks twice whether there is a daemon before it asks.
+func TestStopsBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
-	l, path := kit.Socket(t)
-	s := start(t, newTranscript(), "run", "-r", path)
-	conn, err := l.Accept()
-	kit.Must(t, err)
-	defer conn.Close()
-	s.stop()
-	s.ends(t, cli.ExitOK)
-	if want := "before there was an answer"; !strings.Contains(s.stderr.String(), want) {
-		t.Errorf("stderr = %q, want %q", s.stderr, want)
+	for args, connections := range map[string]int{"run -r": 1, "pods -r": 1, "pods --connect": 3} {
+		l, path := kit.Socket(t)
+		s := start(t, newTranscript(), append(strings.Fields(args), path)...)
+		for range connections {
+			conn, err := l.Accept()
+			kit.Must(t, err)
+			defer conn.Close()
+		}
+		s.stop()
+		s.ends(t, cli.ExitOK)
+		if want := "before there was an answer"; connections == 1 && !strings.Contains(s.stderr.String(), want) {
+			t.Errorf("%s: stderr = %q, want %q", args, s.stderr, want)
+		}
 	}
 }

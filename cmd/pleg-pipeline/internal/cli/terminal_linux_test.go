@@ -87,14 +87,16 @@ func openTerminal(t *testing.T, columns uint16) (user, terminal *os.File) {
 }
 
 // /dev/full exists only on Linux.
-func TestRunReportsFullDisk(t *testing.T) {
+func TestFullDiskIsReported(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	kit.Must(t, err)
 	defer full.Close()
-	s := start(t, full, "run", "--simulate=1")
-	s.ends(t, cli.ExitFailure)
-	if want := "write output: "; !strings.Contains(s.stderr.String(), want) {
-		t.Errorf("stderr = %q, want %q", s.stderr, want)
+	for _, args := range []string{"run --simulate=1", "run --print-config", "pods -r " + simulated(t, 0), "pods --no-headers -r " + simulated(t, 1), "doctor -r /none/s", "doctor -r /none/s --npd"} {
+		s := start(t, full, strings.Fields(args)...)
+		s.ends(t, cli.ExitFailure)
+		if want := "write output: "; !strings.Contains(s.stderr.String(), want) {
+			t.Errorf("%s: stderr = %q, want %q", args, s.stderr, want)
+		}
 	}
 }

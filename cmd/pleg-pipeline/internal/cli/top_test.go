@@ -2,21 +2,26 @@ package cli_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
 // shown returns the text on an emulated terminal of 80x24.
@@ -83,6 +88,25 @@ func TestTop(t *testing.T) {
 			end()
 		})
 	}
+}
+
+// TestTopAsksOnceASecond counts the questions for the status.
+func TestTopAsksOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		process := with(nil)
+		process.Dial = serveHostile(t, "", &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+			asked.Add(1)
+			return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{Healthy: true}}, nil
+		}})
+		process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(vt.NewMockTerm()) }
+		s := startIn(t, process, newTranscript(), "top", "--connect", "socket")
+		time.Sleep(10500 * time.Millisecond)
+		s.stopAndWait(t)
+		if n := asked.Load(); n < 10 || n > 11 {
+			t.Errorf("asked %d times in 10.5 s", n)
+		}
+	})
 }
 
 func TestSilentNodes(t *testing.T) {

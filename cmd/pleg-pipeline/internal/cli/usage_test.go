@@ -90,10 +90,14 @@ var usageErrors = []struct{ args, want string }{
 	{"doctor --npd -o json", "--npd cannot be combined with --output"},
 	{"doctor --calls -1s", "--calls must be longer than 0"},
 	{"doctor --calls 1s --npd", "--calls cannot be combined with --npd"},
+	{"doctor --fleet nats://h --cluster c --npd", "--fleet cannot be combined with --npd or --calls"},
+	{"doctor --fleet nats://h --cluster c --calls 1s", "--fleet cannot be combined with --npd or --calls"},
 	{"simulate --socket s --fault ContainerStatus", "want one of error, hang, malform, slow"},
 	{"simulate --socket s --fault Nothing/hang", `call "Nothing": want one of`},
 	{"simulate --socket s --fault-pod shop/web-0", "--fault-pod needs --fault"},
 	{"simulate --socket s --fault ContainerStatus/hang --fault-pod web-0", `--fault-pod "web-0": want NAMESPACE/NAME`},
+	{"simulate --socket /none/s --fault ContainerStatus/hang --fault-pod /web-0", `--fault-pod "/web-0": want NAMESPACE/NAME`},
+	{"simulate --socket /none/s --fault ContainerStatus/hang --fault-pod shop/", `--fault-pod "shop/": want NAMESPACE/NAME`},
 	{"simulate --socket s --fault ListContainers/hang --fault-pod shop/web-0", "needs a call about one pod"},
 	{"doctor --timeout 0", "--timeout must be longer than 0, got 0s"},
 	{"doctor --call-timeout -1s", "must be longer than 0"},
@@ -105,6 +109,8 @@ var usageErrors = []struct{ args, want string }{
 	{"simulate", "--socket is required"},
 	{"simulate --socket /s --pods -1", "--pods must be between 0 and 100000, got -1"},
 	{"simulate --socket /s --churn-rate -1", "--churn-rate must be"},
+	{"simulate --socket /none/s --churn-rate NaN", "--churn-rate must be"},
+	{"simulate --socket /none/s --churn-rate +Inf", "--churn-rate must be"},
 }
 
 func TestUsageErrors(t *testing.T) {

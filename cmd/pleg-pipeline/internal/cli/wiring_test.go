@@ -28,8 +28,7 @@ type local struct{ *bufconn.Listener }
 
 func (local) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// TestWhatRunsBesideThePipeline uses a shim that a signal has stopped, and a client that does not
-// read.
+// TestWhatRunsBesideThePipeline uses a shim in a frozen cgroup, and a client that does not read.
 func TestWhatRunsBesideThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := simruntime.New(simruntime.Options{Seed: 1})
@@ -37,11 +36,13 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		runtime, web, dir, out := bufconn.Listen(64<<10), bufconn.Listen(64<<10), t.TempDir(), newTranscript()
 		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
 		pid := os.Getpid() // a process that the kernel can follow
-		stat := &fstest.MapFile{Data: fmt.Appendf(nil, "%d (containerd-shim) T 1 1", pid)}
+		stat := &fstest.MapFile{Data: fmt.Appendf(nil, "%d (containerd-shim) S 1 1", pid)}
 		proc := fstest.MapFS{
 			"self/stat": {}, fmt.Sprintf("%d/stat", pid): stat, fmt.Sprintf("%d/task/%d/stat", pid, pid): stat,
 			fmt.Sprintf("%d/cmdline", pid): {Data: []byte("containerd-shim-runc-v2\x00-id\x00" + pod.Sandboxes[0].ID)},
+			fmt.Sprintf("%d/cgroup", pid):  {Data: []byte("0::/pod/frozen\n")},
 		}
+		cgroups := fstest.MapFS{"pod/frozen/cgroup.events": {Data: []byte("populated 1\nfrozen 1\n")}}
 		listener, socket := kit.Socket(t)
 		client, err := net.Dial("unix", socket)
 		kit.Must(t, err)
@@ -51,7 +52,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		defer served.Close()
 		_, err = served.Write([]byte("an event"))
 		kit.Must(t, err)
-		p := cli.Process{Args: []string{"-r", socket, "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc}
+		p := cli.Process{Args: []string{"-r", socket, "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc, Cgroups: cgroups}
 		stop := kit.Run(t, func(ctx context.Context) error {
 			return cli.Serve(ctx, p, local{web}, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 		})

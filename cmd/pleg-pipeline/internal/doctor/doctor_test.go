@@ -175,3 +175,17 @@ func TestExamineEndsAtOnce(t *testing.T) {
 		check(t, doctor.Examine(ctx, serve(t, rt)), verdict.RuntimeFails, verdict.Problem, "it did not answer before the examination ended")
 	})
 }
+
+// A runtime that does not say its version within two seconds is watched anyway.
+func TestExamineWithoutAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simruntime.New(simruntime.Options{})
+		rt.Inject(simruntime.Fault{RPC: "Version", Hang: true})
+		r := doctor.Examine(t.Context(), serve(t, rt))
+		var text strings.Builder
+		kit.Must(t, r.Print(&text, doctor.TextOptions{}))
+		if want := "\nRuntime     no answer at unix:///in-memory (from the test), watched for 12s\n"; !strings.HasSuffix(text.String(), want) {
+			t.Errorf("the report is %q, want %q at its end", &text, want)
+		}
+	})
+}

@@ -51,9 +51,30 @@ func TestRank(t *testing.T) {
 	if got := strings.Join(order, " "); got != "old young second-pod silent warned old-agent ." {
 		t.Errorf("the nodes that are not well are ranked %q:\n%s", got, &text)
 	}
-	well := doctor.Rank(nodes[6:], now)
-	if well.Verdict != "OK: 494 of 494 nodes" || !well.Healthy() {
-		t.Errorf("nodes that are well: %q", well.Verdict)
+	for row, want := range map[int]string{4: "old problem hung container 60m shop/a", 7: "silent problem node silent 60s -", 9: "old-agent unknown - - -"} {
+		if got := strings.Join(strings.Fields(lines[row]), " "); got != want {
+			t.Errorf("row %d is %q, want %q", row, got, want)
+		}
+	}
+	for want, of := range map[string][]fleet.Node{"OK: 494 of 494 nodes\n": nodes[6:], "OK: 0 of 0 nodes\n": nil} {
+		well := doctor.Rank(of, now)
+		text.Reset()
+		if err := well.Print(&text, doctor.TextOptions{}); err != nil || text.String() != want || !well.Healthy() {
+			t.Errorf("%d nodes that are well: %v, %q", len(of), err, &text)
+		}
+	}
+}
+
+// The name of a pod is cut in its middle, as far as the table needs to fit the terminal.
+func TestTableOfNodesFits(t *testing.T) {
+	t.Parallel()
+	found := fleet.Finding{Cause: "hung container", Pod: "shop/" + strings.Repeat("p", 100)}
+	ranked := doctor.Rank([]fleet.Node{{Name: "n1", Verdict: &fleet.Verdict{Severity: "problem", Findings: []fleet.Finding{found}}}}, time.Now())
+	for width, want := range map[int]string{60: "shop/ppppppp…ppppppppppp\n", 30: "shop/p…ppppp\n", 0: " " + found.Pod + "\n"} {
+		var text strings.Builder
+		if err := ranked.Print(&text, doctor.TextOptions{Width: width}); err != nil || !strings.HasSuffix(text.String(), want) {
+			t.Errorf("in a width of %d: %v\n%s\nwant %q", width, err, &text, want)
+		}
 	}
 }
 

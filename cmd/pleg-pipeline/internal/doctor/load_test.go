@@ -3,8 +3,11 @@ package doctor_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -29,24 +32,32 @@ func TestMeasureCalls(t *testing.T) {
 		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
 		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
 		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound}) // removed since the list: no failure
-		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, 10*time.Second)
+		o := serve(t, rt)
+		o.Pressure = fstest.MapFS{"io": {Data: []byte("some avg10=12.00 ")}, "cpu": {Data: []byte("some avg10=34.00 ")}}
+		load, err := doctor.MeasureCalls(t.Context(), o, time.Second, 10*time.Second)
 		kit.Must(t, err)
 		if load.Pods != 8 || load.StatusCalls != 16 || len(load.Sweeps) != 3 {
 			t.Fatalf("measured %+v", load)
 		}
 		serial, four := load.Sweeps[0], load.Sweeps[1]
-		if serial.Count < 5 || serial.MedianSeconds != 8*0.030 || four.MedianSeconds > serial.MedianSeconds*0.6 {
+		if serial.Count != 7 || serial.MedianSeconds != 8*0.030 || four.MedianSeconds > serial.MedianSeconds*0.6 {
 			t.Errorf("sweeps are %+v", load.Sweeps)
 		}
 		var text bytes.Buffer
 		kit.Must(t, load.Print(&text))
-		for _, want := range []string{"8 pods", "| ListPodSandbox | 1 |", "| 4ms | 4ms | 0 |", "| PodSandboxStatus | 1 |", "| 10ms | 10ms | 0 |", "| 1 | 240ms | 1.00 |"} {
+		for _, want := range []string{
+			fmt.Sprintf("CRI calls of simruntime 0.1.0: 8 pods, %d CPUs, measured for ", runtime.NumCPU()), " processes waited for disk 12 %, for CPU 34 % of 10 s.",
+			"If all 8 pods changed at once, their 16 status calls would take:", "| 4 | 120ms | 0.50 |", "| ListPodSandbox | 1 |", "| 4ms | 4ms | 0 |", "| PodSandboxStatus | 1 |", "| 10ms | 10ms | 0 |", "| 1 | 240ms | 1.00 |",
+		} {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("the text lacks %q:\n%s", want, &text)
 			}
 		}
 		if failed := load.Calls[5]; failed.Method != "ContainerStatus" || failed.Failed != failed.Count/8 {
 			t.Errorf("calls are %+v", load.Calls)
+		}
+		if queued := load.Calls[4]; queued.Method != "PodSandboxStatus" || queued.AtOnce != 16 || queued.P50Seconds >= queued.P99Seconds {
+			t.Errorf("16 calls at once, of which the runtime serves two: %+v", queued)
 		}
 	})
 }

@@ -34,10 +34,17 @@ func TestMerged(t *testing.T) {
 		n := nodestate.Of(s.Details)
 		return fmt.Sprintf("%+v %+v %+v %+v", s.Failed, s.Troubles, n.Stuck, n.Disk)
 	}
+	other := pleg.Trouble{Cause: "runtime not ready", Subject: "both", Since: now}
+	own.Troubles, want.Troubles = append(own.Troubles, other), append(want.Troubles, other)
 	if got := merged(daemon, &own); text(got) != text(want) {
 		t.Errorf("got  %s\nwant %s", text(got), text(want))
 	}
 	if text(daemon) != text(status(long, "both", "daemon")) {
 		t.Errorf("the status of the daemon has changed: %s", text(daemon))
+	}
+	nodestate.Change(&own.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: now, Bytes: 900}} })
+	n := nodestate.Of(merged(pleg.Status{}, &own).Details) // such as in a container that sees little of the node
+	if n.Disk == nil || len(n.Unread) != 1 || n.Unread[0] != (nodestate.Unread{Since: now, Bytes: 900}) {
+		t.Errorf("what only this process sees is missing: %+v", n)
 	}
 }

@@ -74,8 +74,12 @@ func TestExamineNode(t *testing.T) {
 			o.Host.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
 			r := doctor.Examine(t.Context(), o)
 			check(t, r, test.cause, test.severity, test.evidence)
-			if n := r.Node; n.MemoryPressure != nil || n.IOPressure == nil {
+			n := r.Node
+			if n.MemoryPressure != nil || n.IOPressure == nil || *n.IOPressure != 1.5 || n.CPUPressure == nil || *n.CPUPressure != 2 {
 				t.Errorf("node %+v, want what could be read", n)
+			}
+			if n.ImageFilesystem != "/var/lib/images" || n.UsedPercent == nil || *n.UsedPercent != test.used || *n.InodesPercent != test.inodes {
+				t.Errorf("node %+v, want %v %% of the disk and %v %% of its inodes", n, test.used, test.inodes)
 			}
 			var text bytes.Buffer
 			if _ = r.Print(&text, doctor.TextOptions{}); strings.Contains(text.String(), "\x1b") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -74,7 +75,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			if r.Verdict != test.want || len(r.Findings) > 1 { // the containers are slow because the runtime is slow
 				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
-			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") {
+			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") || test.want == well && text != well {
 				t.Errorf("%q changes with each examination", text)
 			}
 		})
@@ -194,11 +195,18 @@ func TestDenied(t *testing.T) {
 // TestDoctorCannotConnect uses a runtime that only the doctor cannot reach: a daemon that lists pods knows better, one
 // that has not listed any does not.
 func TestDoctorCannotConnect(t *testing.T) {
-	stopped := verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Subject: "the runtime", What: "is stopped"}
+	stopped := verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Subject: "the runtime", What: "is stopped", Evidence: "s: refused", Advice: "start it"}
 	for cause, success := range map[verdict.Cause]time.Time{verdict.Fallback: time.Now(), verdict.RuntimeStopped: {}} {
 		r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true, Relist: pleg.RelistStatus{Success: success}}), stopped)
 		if len(r.Findings) != 1 || r.Findings[0].Cause != cause || r.Healthy() != (cause == verdict.Fallback) {
 			t.Errorf("last list at %v: %q, %+v; want %s", success, r.Verdict, r.Findings, cause)
+		}
+		want, advice := "PROBLEM: the runtime is stopped", "start it"
+		if cause == verdict.Fallback {
+			want, advice = "WARNING: the daemon reaches the runtime, this command does not: s: refused", cause.Advice()
+		}
+		if r.Verdict != want || r.Findings[0].Advice != advice {
+			t.Errorf("%q, advice %q, want %q and %q", r.Verdict, r.Findings[0].Advice, want, advice)
 		}
 	}
 }
@@ -208,8 +216,13 @@ func TestDoctorCannotConnect(t *testing.T) {
 func TestDaemonThatEnded(t *testing.T) {
 	r := doctor.Judge(doctor.SilentDaemon("/run/d", "it has ended", nil))
 	const want = "PROBLEM: the daemon at /run/d does not answer: it has ended; no runtime is at a usual address"
-	if r.Verdict != want || len(r.Findings) != 1 || strings.Contains(r.Findings[0].Advice, "start the runtime") {
-		t.Errorf("verdict %q, %+v; want %q", r.Verdict, r.Findings, want)
+	if r.Verdict != want || len(r.Findings) != 1 || strings.Contains(r.Findings[0].Advice, "start the runtime") || time.Since(r.At) > time.Minute {
+		t.Errorf("at %v verdict %q, %+v; want %q", r.At, r.Verdict, r.Findings, want)
+	}
+	var text strings.Builder
+	kit.Must(t, r.Print(&text, doctor.TextOptions{}))
+	if !strings.HasSuffix(text.String(), "\n\nDaemon      /run/d, it does not answer: it has ended\n") {
+		t.Errorf("the report is %q, want the daemon alone at its end", &text)
 	}
 }
 
@@ -223,6 +236,9 @@ func TestProcessOfASilentDaemon(t *testing.T) {
 		d := doctor.SilentDaemon("/run/d", "refused", &nodestate.Process{PID: 7, State: state})
 		if d.Silent != want || d.Frozen() != (state == "T" || state == "t") {
 			t.Errorf("state %s: %q, frozen %t, want %q", state, d.Silent, d.Frozen(), want)
+		}
+		if f, _ := errors.AsType[verdict.Error](d.Err()); f.Severity != verdict.Problem || f.Summary != "the daemon at /run/d does not answer: "+want {
+			t.Errorf("state %s: %s: %s", state, f.Severity, f.Summary)
 		}
 	}
 }
@@ -239,5 +255,35 @@ func TestEachFindingHasItsAdvice(t *testing.T) {
 	kit.Must(t, r.Print(&text, doctor.TextOptions{}))
 	if want := "PROBLEM: one\n  Do: this\nAlso warning: two\n  Do: that\nAlso warning: three\n"; strings.TrimSpace(text.String())+"\n" != want {
 		t.Errorf("the report is %q, want %q", &text, want)
+	}
+}
+
+// The figures of a report follow its verdict.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	r := doctor.Report{
+		Verdict: "OK: well", TookSeconds: 10.004, Endpoint: "unix:///s", Source: "the test", Runtime: "containerd v2", NoDaemon: "there is none",
+		Counts: doctor.Counts{Pods: 1, Sandboxes: 2, Ready: 3, Containers: 4, Running: 5, Exited: 6},
+		Lists:  []host.List{{Method: "ListPodSandbox", Bytes: 1 << 20, LimitBytes: 16 << 20}, {Method: "ListContainers", Bytes: 1 << 10, LimitBytes: 1<<20 - 1}, {Method: "Other", Bytes: 1<<10 - 1, LimitBytes: 1 << 10}},
+		Node: doctor.Node{
+			IOPressure: new(11.0), CPUPressure: new(12.0), MemoryPressure: new(13.0),
+			Facts: host.Facts{ImageFilesystem: "/images", UsedPercent: new(14.0), InodesPercent: new(15.0)},
+		},
+	}
+	var text strings.Builder
+	kit.Must(t, r.Print(&text, doctor.TextOptions{}))
+	const want = `OK: well
+
+Runtime     containerd v2 at unix:///s (from the test), watched for 10s
+Daemon      not asked: there is none
+Pods        1; sandboxes: 2 (3 ready); containers: 4 (5 running, 6 exited)
+List size   1.0 MiB of 16.0 MiB, 6.2 % (ListPodSandbox)
+List size   1.0 KiB of 1024.0 KiB, 0.1 % (ListContainers)
+List size   1023 B of 1.0 KiB, 99.9 % (Other)
+Disk        /images is 14 % full, 15 % of its inodes are in use
+Pressure    processes waited for disk 11 %, CPU 12 %, memory 13 % of the last 10 s
+`
+	if text.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &text, want)
 	}
 }

@@ -196,3 +196,11 @@ func TestClosedSocketIsTheLast(t *testing.T) {
 		}
 	}
 }
+
+// The places are those that the help names.
+func TestUsualPlaces(t *testing.T) {
+	got := strings.Join(append(endpoint.WellKnown(), endpoint.EnvEndpoint, endpoint.EnvConfig, endpoint.DefaultConfig), " ")
+	if want := "unix:///run/containerd/containerd.sock unix:///run/crio/crio.sock unix:///var/run/cri-dockerd.sock unix:///run/k3s/containerd/containerd.sock CONTAINER_RUNTIME_ENDPOINT CRI_CONFIG_FILE /etc/crictl.yaml"; got != want {
+		t.Errorf("the places are %s, want %s", got, want)
+	}
+}

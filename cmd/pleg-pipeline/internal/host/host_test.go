@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -101,6 +103,8 @@ func TestUnread(t *testing.T) {
 		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500}, {agent: 500}, {agent: 500, again: 500}}, []uint32{agent}},
 		"runs":              {[]map[uint32]int{{other: 900}}, []uint32{other}},
 		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}},
+		"the longest first": {[]map[uint32]int{{other: 900}, {other: 900, unknown: 900}}, []uint32{other, unknown}},
+		"the most first":    {[]map[uint32]int{{other: 950, unknown: 900}}, []uint32{other, unknown}},
 		"the stopped first": {[]map[uint32]int{{other: 900}, {other: 900, agent: 900}, {other: 900, agent: 900}}, []uint32{agent, other}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -201,4 +205,20 @@ func TestDisk(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The usage is that of unprivileged processes, as of df. A filesystem without blocks is not full.
+func TestUsage(t *testing.T) {
+	var st unix.Statfs_t
+	kit.Must(t, unix.Statfs(".", &st))
+	used, inodes, err := host.Usage(".")
+	if free := 100 * float64(st.Bavail) / float64(st.Blocks); err != nil || math.Abs(100-used-free) > 1 || inodes < 0 || inodes > 100 {
+		t.Errorf("%v %% of the bytes and %v %% of the inodes are in use, %v; want that %v %% are free", used, inodes, err, free)
+	}
+	if used, inodes, err := host.Usage("/proc/self"); used != 0 || inodes != 0 || err != nil {
+		t.Errorf("of /proc %v %% and %v %%, %v", used, inodes, err)
+	}
+	if _, _, err := host.Usage("/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a path that does not exist: %v", err)
+	}
 }

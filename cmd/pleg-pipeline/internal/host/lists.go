@@ -264,7 +264,7 @@ func malformed(items []item, names map[string]string) (all []pleg.Trouble) {
 			if it.sandbox {
 				kind = "sandbox"
 			}
-			text := fmt.Sprintf("%s %s (%s)", kind, cmp.Or(it.name, "without a name"), cmp.Or(view.ShortID(it.id), "no id"))
+			text := fmt.Sprintf("%s %s (%s)", kind, cmp.Or(it.name, "without a name"), view.ShortID(cmp.Or(it.id, "no id")))
 			if pod := cmp.Or(names[it.id], names[it.of]); pod != "" {
 				text += " of " + pod
 			}

@@ -128,6 +128,11 @@ func TestClientCertificatesNeedCA(t *testing.T) {
 		if err := httpserver.CheckWebConfig(cert.config(t, ", client_auth_type: "+kind)); err == nil || !strings.Contains(err.Error(), "needs client_ca_file") {
 			t.Errorf("CheckWebConfig(%s) = %v, want an error", kind, err)
 		}
+		ca, err := os.ReadFile(cert.cert)
+		kit.Must(t, err)
+		if err := httpserver.CheckWebConfig(cert.config(t, fmt.Sprintf(", client_auth_type: %s, client_ca: %q", kind, ca))); err != nil {
+			t.Errorf("CheckWebConfig(%s) with a CA in the file = %v", kind, err)
+		}
 	}
 }
 
@@ -152,6 +157,7 @@ func TestRefusedRequests(t *testing.T) {
 			{"/pods/x", "evil.example", "", "", 403},
 			{"/events", "evil.example", "", "", 403},
 			{"/metrics", "evil.example", "", "", 403},
+			{"/metrics", "localhost", "", "", 200},
 			{"/livez", "evil.example", "", "", 200},
 			{"/pods", "localhost", "same-origin", "cors", 200},
 			{"/pods", "localhost", "none", "navigate", 200},
@@ -166,7 +172,7 @@ func TestRefusedRequests(t *testing.T) {
 			r.Header.Set("Sec-Fetch-Mode", test.mode)
 			answer := httptest.NewRecorder()
 			h.ServeHTTP(answer, r)
-			if answer.Code != test.code || answer.Header().Get("X-Content-Type-Options") != "nosniff" && test.path != "/metrics" {
+			if answer.Code != test.code || answer.Header().Get("X-Content-Type-Options") != "nosniff" {
 				t.Errorf("%+v = %d %s %v", test, answer.Code, answer.Body, answer.Header())
 			}
 			if policy := answer.Header().Get("Cross-Origin-Resource-Policy"); policy != "same-origin" && test.site != "" {

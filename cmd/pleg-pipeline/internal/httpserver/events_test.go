@@ -107,6 +107,23 @@ func TestEventsBoundsStreams(t *testing.T) {
 	}
 }
 
+// Without an option, 64 clients may follow the events.
+func TestStreamsByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		h := httpserver.Handler(options(pipe))
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 64 {
+			go h.ServeHTTP(deadlines{httptest.NewRecorder()}, httptest.NewRequestWithContext(ctx, "GET", "/events", nil))
+		}
+		synctest.Wait()
+		if code, text := ask(t, h, "GET", "/events"); code != http.StatusServiceUnavailable || text != "too many event streams: 64 at a time\n" {
+			t.Errorf("the next stream = %d %q, want 503", code, text)
+		}
+		cancel()
+	})
+}
+
 // A request for the header of a stream alone gets it at once.
 func TestHeaderOfEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -251,6 +268,7 @@ func TestEventsWithWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
 		runtime.Set("shop/a", "c=running /s=running")
+		runtime.Set("shop/\u202e", "c=running /s=running") // turns the text of a terminal
 		client := connect(t, runtime)
 		go func() {
 			time.Sleep(5 * time.Second)
@@ -258,13 +276,13 @@ func TestEventsWithWords(t *testing.T) {
 		}()
 		_, _ = io.WriteString(client, "GET /events?words&replay HTTP/1.1\r\nHost: x\r\n\r\n")
 		text, _ := io.ReadAll(client)
-		for _, want := range []string{`"type":"ContainerStarted"`, `"severity":"good","what":"started","why":"","pod":"shop/name-shop/a","container":"of-c"`, `"container":"(sandbox)"`, `"what":"synced"`} {
+		for _, want := range []string{`"pod":"shop/name-shop/\u202e"`, `"type":"ContainerStarted"`, `"severity":"good","what":"started","why":"","pod":"shop/name-shop/a","container":"of-c"`, `"container":"(sandbox)"`, `"what":"synced"`} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("stream = %q, want %s", text, want)
 			}
 		}
-		if strings.Contains(string(text), "event:") {
-			t.Errorf("stream = %q, want messages without a name", text)
+		if strings.Contains(string(text), "event:") || strings.Contains(string(text), "\u202e") {
+			t.Errorf("stream = %q, want messages without a name, that can be printed", text)
 		}
 	})
 }
@@ -304,5 +322,11 @@ func TestParametersOfEvents(t *testing.T) {
 	}
 	if err != nil || !words || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, words %v, %v\nwant %+v", got, words, err, want)
+	}
+	r = httptest.NewRequest("GET", "/events?replay", nil)
+	r.Header.Set("Last-Event-ID", "epoch:8")
+	got, words, err = httpserver.SubscribeOptions(r)
+	if want := (pleg.SubscribeOptions{Name: "http", After: pleg.Position{Epoch: "epoch", Seq: 8}}); err != nil || words || !reflect.DeepEqual(got, want) {
+		t.Errorf("again: %+v, words %v, %v\nwant %+v", got, words, err, want)
 	}
 }

@@ -78,6 +78,9 @@ func TestPaths(t *testing.T) {
 			}
 			pipe, _ := newPipe(t, runtime, pipeline.Options{})
 			time.Sleep(1500 * time.Millisecond)
+			if policy := get(t, httpserver.Handler(options(pipe)), test.url).Header.Get("Cache-Control"); policy != "no-cache, private" && strings.Contains(test.url, "z") {
+				t.Errorf("%s may be cached: %q", test.url, policy)
+			}
 			if code, got := ask(t, httpserver.Handler(options(pipe)), "GET", test.url); code != test.code || got != test.body {
 				t.Errorf("%s = %d %q, want %d %q", test.url, code, got, test.code, test.body)
 			}
@@ -163,7 +166,7 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		runtime.SetInspectFault(plegtest.Hang)
 		time.Sleep(2 * pipeline.DefaultRelistThreshold)
 		expectReady(t, open, 503, "these pods wait: shop/")
-		expectReady(t, closed, 503, ", 2 pods wait for an inspection\n")
+		expectReady(t, closed, 503, "[-]pleg failed: the last successful list began 500ms ago, 2 pods wait for an inspection\n")
 		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
 		time.Sleep(time.Minute)
 		for _, url := range []string{"/readyz", "/readyz?verbose"} {
@@ -238,14 +241,18 @@ func TestPods(t *testing.T) {
 		} {
 			code, text := ask(t, h, "GET", "/pods"+query)
 			var got struct {
-				Epoch string
-				Pods  []view.Pod
+				Epoch, Position string
+				States          []string
+				Pods            []view.Pod
 			}
 			if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK || got.Epoch != pipe.Epoch() || got.Pods == nil {
 				t.Fatalf("/pods%s = %d %q, %v", query, code, text, err)
 			}
-			if kind := get(t, h, "/pods"+query).Header.Get("Content-Type"); kind != "application/json" {
-				t.Errorf("/pods%s is %q", query, kind)
+			if _, at, _ := pipe.Pods(t.Context()); got.Position != at.String() || !slices.Equal(got.States, view.States()) {
+				t.Errorf("/pods%s is of %s with the states %q, want %v", query, got.Position, got.States, at)
+			}
+			if header := get(t, h, "/pods"+query).Header; header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != "no-store" {
+				t.Errorf("/pods%s has %v", query, header)
 			}
 			var pods []string
 			for _, p := range got.Pods {

@@ -65,8 +65,9 @@ func TestAnswersAtOnce(t *testing.T) {
 			go ask(t, h, "GET", "/")
 		}
 		synctest.Wait()
-		if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || text != "too many requests: 16 at a time\n" || begun.Load() != 16 {
-			t.Errorf("the next = %d %q, %d answers have begun, want 503 and 16", code, text, begun.Load())
+		began := time.Now()
+		if code, text := ask(t, h, "GET", "/"); time.Since(began) != 5*time.Second || code != http.StatusServiceUnavailable || text != "too many requests: 16 at a time\n" || begun.Load() != 16 {
+			t.Errorf("the next = %d %q after %v, %d answers have begun, want 503 after 5 s and 16", code, text, time.Since(began), begun.Load())
 		}
 		time.Sleep(time.Minute)
 	})

@@ -143,6 +143,9 @@ func TestHourHasTheWorst(t *testing.T) {
 		time.Sleep(20500 * time.Millisecond)
 		runtime.SetListFault(plegtest.Delay(5 * time.Second))
 		time.Sleep(2 * time.Second)
+		if list := hour().ListSeconds; len(list) != 3 || list[2] < 0.5 {
+			t.Errorf("while a list hangs: %v seconds", list)
+		}
 		runtime.SetListFault(nil)
 		time.Sleep(10 * time.Second)
 		runtime.SetPodFault("shop/cart", plegtest.Delay(5*time.Second))

@@ -439,6 +439,23 @@ func TestHangingPod(t *testing.T) {
 	}
 }
 
+// TestLongestFirst stops the shims of two pods, one after the other.
+func TestLongestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, w := many(20, false)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+		time.Sleep(5 * time.Second)
+		for _, pod := range []int{5, 2} {
+			n.set(map[int][]string{1000 + pod: {"containerd-shim", "T", strings.Replace(shimLine, "sandbox", fmt.Sprintf("sandbox%03d", pod), 1), "", fmt.Sprint(5000 + pod)}})
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+		}
+		if got := w.Stuck(); len(got) != 2 || got[0].UID != "sandbox005" || got[1].UID != "sandbox002" {
+			t.Errorf("found %+v, want the pod first whose shim was stopped first", got)
+		}
+	})
+}
+
 // TestForgets removes pods whose processes run on: no process is followed any more, and no file stays open.
 func TestForgets(t *testing.T) {
 	for name, crio := range map[string]bool{"containerd": false, "CRI-O": true} {

@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,31 @@ func testKeys(t *testing.T) {
 	term.write("q")
 	if err := <-ended; err != nil {
 		t.Errorf("Run() = %v, want nil", err)
+	}
+}
+
+// TestKeysOfATerminal sends the sequences of a terminal.
+func TestKeysOfATerminal(t *testing.T) { synctest.Test(t, testKeysOfATerminal) }
+
+func testKeysOfATerminal(t *testing.T) {
+	var all []view.Pod
+	for n := range 30 {
+		all = append(all, viewOf(fmt.Sprintf("pod-%02d", n), 1, 0))
+	}
+	term, _, _ := show(t, of(all...))
+	for _, step := range []struct{ keys, shown, gone string }{
+		{"", "pod-00", "pod-29"},
+		{"\x1b[B", "pod-01", "pod-00"},             // Down
+		{"\x1b[A", "pod-00", "pod-29"},             // Up
+		{"\x1b[6~", "pod-12", "pod-11"},            // PgDn
+		{"\x1b[5~", "pod-00", "pod-29"},            // PgUp
+		{"\x1b[F", "pod-29", "pod-00"},             // End
+		{"\x1b[H", "pod-00", "pod-29"},             // Home
+		{"/pod-2xx\x7f\x1b[3~", "pod-29", "pod-1"}, // Backspace, Delete
+	} {
+		term.write(step.keys)
+		term.wait(step.shown)
+		term.waitGone(step.gone)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gdamore/tcell/v3/color"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -113,7 +115,7 @@ func TestColumnsOfACluster(t *testing.T) {
 // feed is shown only beside pods.
 func TestHeights(t *testing.T) {
 	for height := range 30 {
-		for _, width := range []int{20, 40, 80} {
+		for _, width := range []int{19, 20, 40, 80} {
 			term := newTerminal(t, width, height+1)
 			s := &screen{Screen: term.screen}
 			s.draw(newModel(Options{}), noon)
@@ -125,7 +127,7 @@ func TestHeights(t *testing.T) {
 			kit.Must(t, term.Drain())
 			text := term.text()
 			lines := strings.Split(text, "\n")
-			if height+1 < leastHeight {
+			if height+1 < leastHeight || width < 20 {
 				if text != "too small"+strings.Repeat("\n", height+1) {
 					t.Errorf("%d x %d is not too small:\n%s", width, height+1, text)
 				}
@@ -139,6 +141,63 @@ func TestHeights(t *testing.T) {
 			if feed && !strings.Contains(pods, "\nshop ") {
 				t.Errorf("%d x %d has events and no pods:\n%s", width, height+1, text)
 			}
+		}
+	}
+}
+
+// TestOrderOfRows sorts pods as the key s does.
+func TestOrderOfRows(t *testing.T) {
+	for order, want := range map[string]string{
+		"severity": "cart-0 web-7d4b9c6f5d-x2x9k dead busy idle", "events": "busy dead cart-0 idle web-7d4b9c6f5d-x2x9k", "restarts": "dead cart-0 busy idle web-7d4b9c6f5d-x2x9k",
+	} {
+		m := sample()
+		m.sort = order
+		m.arrange(noon)
+		var names []string
+		for _, p := range m.rows {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("by %s: %s, want %s", order, got, want)
+		}
+	}
+}
+
+// Each word of a filter is in a name, the state or a container of a pod, or in the words of an event. Every filter shows
+// that events are missing.
+func TestFilter(t *testing.T) {
+	m := newModel(Options{})
+	m.apply(of(viewOf("web", 1, 0), viewOf("dead", 0, 0)), noon)
+	died := event("dead", pleg.ContainerDied)
+	died.Reason = "OOMKilled"
+	for _, ev := range []fleet.Event{died, event("web", pleg.ContainerStarted)} {
+		m.addEvent(ev, noon)
+	}
+	m.addToFeed(fleet.Event{Event: pleg.Event{Type: pleg.Gap}})
+	for filter, want := range map[string][2]int{
+		"": {2, 3}, "web": {1, 2}, "SHOP/": {2, 3}, "uid-dead": {1, 2}, "app": {2, 3}, "notready": {1, 1}, "web notready": {0, 1}, "started": {0, 2}, "oomkilled died": {0, 2},
+	} {
+		m.filter = filter
+		if m.arrange(noon); len(m.rows) != want[0] || len(m.events(9)) != want[1] {
+			t.Errorf("%q shows %d pods and %d events, want %v", filter, len(m.rows), len(m.events(9)), want)
+		}
+	}
+}
+
+// The first line has the color of the verdict, and the reason of a trouble that of a problem.
+func TestColors(t *testing.T) {
+	for severity, want := range map[verdict.Severity]int{verdict.OK: 2, verdict.Warning: 3, verdict.Problem: 1} {
+		p, reason := viewOf("web", 1, 0), view.Faint
+		if severity != verdict.OK {
+			p.SetFinding(verdict.Finding{Cause: verdict.SlowContainer, Severity: severity})
+			reason = view.Red
+		}
+		m, s := newModel(Options{}), &screen{Screen: newTerminal(t, 80, 24).screen}
+		m.apply(update{state: State{Pods: []view.Pod{p}, Cluster: &Cluster{}}}, noon)
+		s.draw(m, noon)
+		columns := m.columns(80, noon)
+		if _, style, _ := s.Get(0, 0); style.GetForeground() != color.PaletteColor(want) || columns[len(columns)-1].Color(m.rows[0]) != reason {
+			t.Errorf("%s has the color %v, its reason %s", severity, style.GetForeground(), columns[len(columns)-1].Color(m.rows[0]))
 		}
 	}
 }
@@ -218,6 +277,11 @@ func TestWhatAnEventLeaves(t *testing.T) {
 	for n, name := range []string{"a", "b"} {
 		if p := m.rows[n]; p.FullName() != "n-"+name+" shop/"+name || p.latest(noon) != "app started" || len(p.recent) != 1-n {
 			t.Errorf("%s: %s, %q, %d events in the last minute", name, p.FullName(), p.latest(noon), len(p.recent))
+		}
+	}
+	for _, later := range []time.Duration{59, 60} { // the rate is that of the last minute
+		if m.arrange(noon.Add(later * time.Second)); (len(m.rows[0].recent) > 0) != (later < 60) {
+			t.Errorf("%d events in the minute before the second %d", len(m.rows[0].recent), later)
 		}
 	}
 	if len(m.feed) != 1 {

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,26 @@ func TestRead(t *testing.T) {
 			if f.Inspector.Inspections != 2 || f.Inspector.Inspectors != 3 || f.Inspector.InFlight != 0 || f.Dispatcher != (view.Dispatcher{Events: 6}) {
 				t.Errorf("inspector = %+v, dispatcher = %+v", f.Inspector, f.Dispatcher)
 			}
+			runtime.SetPodFault("shop/a", plegtest.Delay(5*time.Second))
+			runtime.Set("shop/a", "c=exited /s=running")
+			time.Sleep(2 * time.Second)
+			runtime.Set("shop/b", "c=exited /s=running")
+			time.Sleep(2 * time.Second)
+			if f := view.ReadFigures(t.Context(), p.Pipeline, registry).Inspector; f.Hung != 1 || f.InFlight != 1 || f.Slots != "1 of 3, 1 hung" {
+				t.Errorf("inspector = %+v, want an inspection that hangs", f)
+			}
+			time.Sleep(2 * time.Second)
+			runtime.SetPodFault("shop/a", plegtest.Fail(errors.New("broken")))
+			runtime.Set("shop/a", "/s=running")
+			time.Sleep(time.Second)
+			runtime.SetListFault(plegtest.Fail(errors.New("broken")))
+			time.Sleep(2 * time.Second)
+			f = view.ReadFigures(t.Context(), p.Pipeline, registry)
+			if f.Lister.Errors != 2 || f.Lister.Failures != 2 || f.Inspector.Errors != 1 || f.Inspector.InspectionSeconds != 5 {
+				t.Errorf("lister = %+v, inspector = %+v, want two lists that failed, and an inspection after one of 5 s", f.Lister, f.Inspector)
+			}
+			runtime.SetListFault(nil)
+			runtime.SetPodFault("shop/a", nil)
 			for n := range 1000 {
 				runtime.Set(pleg.PodUID(fmt.Sprint("shop/of-many-", n)), "/s=running")
 			}
@@ -84,6 +105,11 @@ func TestLateWithEvents(t *testing.T) {
 			if late() {
 				t.Fatalf("late between two lists: %+v", p.Look().Relist)
 			}
+		}
+		runtime.Announce("shop/a", "c")
+		time.Sleep(time.Second)
+		if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Hinter != (view.Hinter{Stream: "up", CRIEvents: 1}) || f.Lister.LastSeconds != 0.1 {
+			t.Errorf("hinter = %+v, lister = %+v, want one event and a list of 0.1 s", f.Hinter, f.Lister)
 		}
 		runtime.SetListFault(plegtest.Hang)
 		time.Sleep(31 * time.Second)

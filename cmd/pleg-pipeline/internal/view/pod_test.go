@@ -131,6 +131,9 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 			if p.Name != "web" || p.Namespace != "shop" || state != test.state || p.Stale != test.stale || p.Uninspected != test.uninspected || p.Error != test.err || call != test.call {
 				t.Errorf("pod %+v, want %+v", p, test)
 			}
+			if call != "" && (!p.Inspection.Since.Equal(time.Unix(5, 0)) || !p.Inspection.Hung) {
+				t.Errorf("the inspection is %+v, want that it hangs since its start", p.Inspection)
+			}
 			if text, err := json.Marshal(p); err != nil || strings.Contains(string(text), "0001-01-01") {
 				t.Errorf("JSON %s, %v, want no date of the year 1", text, err)
 			}
@@ -140,6 +143,9 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 
 // Pods with a worse trouble come first; of pods with the same trouble, the longest.
 func TestTroubleIsOrdered(t *testing.T) {
+	if all := strings.Join(view.States(), " "); all != "hung silent failed slow unknown notready ready" {
+		t.Errorf("the states are %s, want the worst first", all)
+	}
 	pod := func(cause verdict.Cause, since int64) *view.Pod {
 		p := inspected(status())
 		p.SetFinding(verdict.Finding{Cause: cause, Since: time.Unix(since, 0)})
@@ -199,6 +205,39 @@ func TestOrders(t *testing.T) {
 			if got := view.ComparePods(order, &ties[0], &ties[1]); got <= 0 {
 				t.Errorf("%s: %d for %+v", order, got, ties)
 			}
+		}
+	}
+}
+
+// Programs get every fact of a pod, also of one that only a list shows.
+func TestJSONOfAPod(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
+	labels := map[string]string{"app": "web"}
+	ended := pleg.ContainerStatus{
+		ID: "c1", Name: "app", Attempt: 2, State: pleg.StateExited, ExitCode: 3, Reason: "Error", Message: "text", Image: "app:1", ImageRef: "app@1", LogPath: "/log",
+		CreatedAt: at(2), StartedAt: at(3), FinishedAt: at(4),
+	}
+	created := ended
+	created.ID, created.Name, created.State = "c2", "other", pleg.StateCreated
+	listed := cache.Entry{UID: "u", Err: cache.ErrNotInspected, Listed: &pleg.Pod{
+		UID: "u", Namespace: "shop", Name: "web-0", Labels: labels,
+		Containers: []*pleg.Container{{ID: "c1", Name: "app", Attempt: 2, State: pleg.StateRunning, CreatedAt: at(2)}},
+		Sandboxes:  []*pleg.Container{{ID: "s", Attempt: 1, State: pleg.StateExited, CreatedAt: at(1)}},
+	}}
+	status := &pleg.PodStatus{
+		UID: "u", Namespace: "shop", Name: "web-0", IPs: []string{"10.0.0.7"}, Containers: []*pleg.ContainerStatus{&ended, &created},
+		Sandboxes: []*pleg.SandboxStatus{{ID: "s", Attempt: 1, Ready: true, IPs: []string{"10.0.0.8"}, HostNetwork: true, Labels: labels, CreatedAt: at(1)}},
+	}
+	const container = `"image":"app:1","imageRef":"app@1","logPath":"/log","createdAt":"1970-01-01T00:00:02Z","startedAt":"1970-01-01T00:00:03Z","finishedAt":"1970-01-01T00:00:04Z"}`
+	for want, e := range map[string]cache.Entry{
+		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","ips":["10.0.0.7"],"running":0,"total":2,"restarts":4,"containers":[` +
+			`{"id":"c1","name":"app","attempt":2,"state":"exited","exitCode":3,"reason":"Error","message":"text",` + container + `,{"id":"c2","name":"other","attempt":2,"state":"created",` + container +
+			`],"sandboxes":[{"id":"s","attempt":1,"state":"ready","ips":["10.0.0.8"],"hostNetwork":true,"labels":{"app":"web"},"createdAt":"1970-01-01T00:00:01Z"}],"currentAsOf":"1970-01-01T00:00:09Z"}`: {UID: "u", Status: status, Last: status, LastAsOf: at(9), CurrentAsOf: at(8)},
+		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","running":1,"total":1,"restarts":2,"containers":[{"id":"c1","name":"app","attempt":2,"state":"running","createdAt":"1970-01-01T00:00:02Z"}],` +
+			`"sandboxes":[{"id":"s","attempt":1,"state":"notready","labels":{"app":"web"},"createdAt":"1970-01-01T00:00:01Z"}],"uninspected":true}`: listed,
+	} {
+		if got, err := json.Marshal(view.NewPod(e)); err != nil || string(got) != want {
+			t.Errorf("%v:\n%s\nwant\n%s", err, got, want)
 		}
 	}
 }

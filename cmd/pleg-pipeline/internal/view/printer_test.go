@@ -225,3 +225,23 @@ func TestCutLeavesOutTheMiddle(t *testing.T) {
 		}
 	}
 }
+
+// A cluster has a column of nodes. Of the newest containers, those that do not run are named, with what is known of their end.
+func TestColumnsOfAPod(t *testing.T) {
+	p := known(&pleg.PodStatus{UID: "u", Name: "web-0", Namespace: "shop", Containers: []*pleg.ContainerStatus{
+		{ID: "1", Name: "a", State: pleg.StateCreated}, {ID: "2", Name: "b", State: pleg.StateExited, ExitCode: 3}, {ID: "3", Name: "c", State: pleg.StateRunning},
+	}}, time.Now())
+	p.Node = "n1"
+	ev := events()[1]
+	ev.Node = "n1"
+	var w writes
+	for _, nodes := range []bool{false, true} {
+		o := view.PrintOptions{Nodes: nodes}
+		kit.Must(t, errors.Join(view.PodPrinter(&w, o).Print(p), view.EventPrinter(&w, o).Print(ev)))
+	}
+	for n, want := range []string{"shop web-0 unknown 1/3 0 - ", "12:30:15.678 ContainerStarted default ", "n1 shop web-0 unknown 1/3 0 - ", "12:30:15.678 n1 ContainerStarted default "} {
+		if got := strings.Join(strings.Fields(w[n]), " "); !strings.HasPrefix(got, want) || n%2 == 0 && !strings.HasSuffix(got, " a created, b exited 3") {
+			t.Errorf("line %d is %q, want %q", n, got, want)
+		}
+	}
+}

@@ -64,6 +64,9 @@ func TestPodHasOneState(t *testing.T) {
 		},
 		"hangs":           {ready, list(runs("a", 0, 1)), verdict.HungContainer, "hung 1/1", view.Red},
 		"slow":            {ready, list(runs("a", 0, 1)), verdict.SlowContainer, "slow 1/1", view.Yellow},
+		"its shim hangs":  {ready, list(runs("a", 0, 1)), verdict.HungShim, "hung 1/1", view.Red},
+		"an empty cgroup": {ready, list(runs("a", 0, 1)), verdict.EmptyCgroup, "hung 1/1", view.Red},
+		"two witnesses":   {ready, list(runs("a", 0, 1)), verdict.Contradiction, "unknown 1/1", view.Yellow},
 		"of a dead node":  {ready, list(runs("a", 0, 1)), verdict.NodeSilent, "silent 1/1", view.Red},
 		"cannot be asked": {ready, list(runs("a", 0, 1)), verdict.RuntimeFails, "failed 1/1", view.Red},
 	} {
@@ -73,6 +76,9 @@ func TestPodHasOneState(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%s %d/%d", p.State, p.Running, p.Total); got != test.want || view.PodColor(&p) != test.color || p.Stale != (test.finding != "") {
 			t.Errorf("%s: %s in color %s, stale %v, want %s in %s", name, got, view.PodColor(&p), p.Stale, test.want, test.color)
+		}
+		if p.SetFinding(verdict.Finding{Cause: test.finding, Severity: verdict.Warning}); p.State == view.Hung {
+			t.Errorf("%s: a hang that may be over soon is hung", name)
 		}
 		if p.SetFinding(verdict.Finding{Cause: test.finding, Severity: verdict.Problem}); view.PodColor(&p) != view.Red {
 			t.Errorf("%s: a problem has the color %s", name, view.PodColor(&p))

@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,16 +24,21 @@ func TestWordsOf(t *testing.T) {
 	killed, well, sandbox := ran, ran, pleg.Event{Type: pleg.ContainerDied, ContainerName: "web-0", Sandbox: true}
 	killed.ExitCode, killed.Reason = new(int32(137)), "OOMKilled"
 	well.ExitCode, well.Reason = new(int32(0)), "Completed"
+	failed := ran
+	failed.ExitCode, failed.Reason = new(int32(1)), "Error"
 	for _, test := range []struct {
 		event                          pleg.Event
 		severity, what, container, why string
 	}{
 		{killed, "bad", "died 137", "app", "OOMKilled, ran 3m"},
 		{well, "notice", "died 0", "app", "ran 3m"},
+		{failed, "bad", "died 1", "app", "ran 3m"},
 		{sandbox, "notice", "died", "(sandbox)", ""},
 		{pleg.Event{Type: pleg.ContainerStarted, ContainerName: "app", StartedAt: at}, "good", "started", "app", ""},
 		{pleg.Event{Type: pleg.PodSync, Missed: 4}, "notice", "sync", "", "4 events missed"},
 		{pleg.Event{Type: pleg.Gap, Missed: 7, Reason: pleg.OtherEpoch}, "bad", "gap", "", "7 events are missing: the daemon was restarted; the pods are current"},
+		{pleg.Event{Type: pleg.Gap, Reason: fleet.NodeNew}, "bad", "gap", "", "the node is new; the pods are current"},
+		{pleg.Event{Type: pleg.Gap, Reason: fleet.NodeGone}, "bad", "gap", "", "the node is gone, with its pods; the pods are current"},
 		{pleg.Event{Type: "ContainerFrozen", ContainerName: "app"}, "notice", "containerfrozen", "app", ""},
 	} {
 		test.event.PodUID, test.event.PodNamespace, test.event.PodName = "u", "shop", "web-0"
@@ -62,6 +68,35 @@ func TestStateOfALookup(t *testing.T) {
 		if err := view.NewLookup(c, pleg.Status{}).Print(&text); err != nil || !strings.Contains(text.String(), "state      "+want+"\n") {
 			t.Errorf("%v:\n%s\nwant the state %q", err, &text, want)
 		}
+	}
+}
+
+// TestLookup prints everything that is known of a container.
+func TestLookup(t *testing.T) {
+	at := time.Date(2026, 11, 27, 7, 0, 0, 0, time.UTC)
+	l := view.NewLookup(lookup.Container{
+		ContainerStatus: pleg.ContainerStatus{ID: "c1", Name: "app", Attempt: 2, State: pleg.StateCreated, Image: "app:1", ImageRef: "app@sha256:1", LogPath: "/log"},
+		PodUID:          "u", PodName: "web-0", PodNamespace: "shop", PodLabels: map[string]string{"l": "1"}, PodAnnotations: map[string]string{"a": "2"},
+		CgroupPath: "/kubepods/c1", RemovedAt: at,
+	}, pleg.Status{})
+	var text strings.Builder
+	const want = `pod        shop/web-0
+uid        u
+container  app
+id         c1
+attempt    2
+state      created, removed 2026-11-27 07:00:00
+image      app:1
+digest     app@sha256:1
+log        /log
+cgroup     /kubepods/c1
+`
+	if err := l.Print(&text); err != nil || text.String() != want {
+		t.Errorf("%v:\n%s\nwant\n%s", err, &text, want)
+	}
+	object, err := json.Marshal(l)
+	if want := `"sandbox":false,"podUID":"u","podName":"web-0","podNamespace":"shop","podLabels":{"l":"1"},"podAnnotations":{"a":"2"},"removedAt":"2026-11-27T07:00:00Z","cgroupPath":"/kubepods/c1"}`; err != nil || !strings.HasSuffix(string(object), want) {
+		t.Errorf("%v: %s, want %s at its end", err, object, want)
 	}
 }
 
