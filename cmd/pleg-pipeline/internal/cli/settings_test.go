@@ -143,8 +143,8 @@ func TestOpenTelemetryIsOff(t *testing.T) {
 	t.Parallel()
 	for variable, off := range map[string]bool{"OTEL_SDK_DISABLED=TRUE": true, "OTEL_LOGS_EXPORTER=none": true, "OTEL_SDK_DISABLED=false": false, "OTEL_LOGS_EXPORTER=otlp": false} {
 		name, value, _ := strings.Cut(variable, "=")
-		s := startIn(t, with(map[string]string{name: value}), io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "http://127.0.0.1:1")
-		want := "exporting OpenTelemetry logs as node"
+		s := startIn(t, with(map[string]string{name: value, "NODE_NAME": "n7"}), io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "http://127.0.0.1:1")
+		want := "exporting OpenTelemetry logs as node n7 to http://127.0.0.1:1\n"
 		if off {
 			want = name + "=" + strings.ToLower(value) + " is set: nothing is exported to http://127.0.0.1:1"
 		}
