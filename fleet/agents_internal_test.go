@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -21,6 +22,7 @@ type keptLease struct {
 	jetstream.KeyValue
 
 	value    agentState
+	text     string // in place of the value
 	revision uint64
 }
 
@@ -36,7 +38,12 @@ type leaseEntry struct {
 
 func (e leaseEntry) Revision() uint64 { return e.of.revision }
 
-func (e leaseEntry) Value() []byte { return encode(e.of.value) }
+func (e leaseEntry) Value() []byte {
+	if e.of.text != "" {
+		return []byte(e.of.text)
+	}
+	return encode(e.of.value)
+}
 
 func (k *keptLease) Update(_ context.Context, _ string, value []byte, last uint64) (uint64, error) {
 	k.value = agentState{}
@@ -56,6 +63,9 @@ func TestLeaseIsBehindWhatWaits(t *testing.T) {
 		kit.Must(t, p.renew(t.Context(), health{}))
 		if got := bucket.value.CurrentAsOf; !got.Equal(step.known) {
 			t.Errorf("while %d messages wait: known as of %v, want %v", step.waiting, got, step.known)
+		}
+		if p.due(health{}) {
+			t.Error("a lease is due as soon as it is renewed")
 		}
 	}
 }
@@ -82,6 +92,70 @@ func TestOlderAgentWaits(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		if before || !claims() {
 			t.Errorf("before the lease has expired: %v, then: %v; want it to wait until then", before, claims())
+		}
+	})
+}
+
+// A place is taken at once if no other agent has it, or nobody knows who does.
+func TestFreePlaceIsTaken(t *testing.T) {
+	for name, tt := range map[string]struct {
+		value string
+		owned bool
+	}{
+		"that the agent takes for the first time": {`{"agent":"other"}`, false},
+		"of an agent that has ended":              {`{"agent":"other","ended":true}`, true},
+		"of its own":                              {`{"agent":"own"}`, true},
+		"with a value that nobody can read":       {"garbage", true},
+	} {
+		var p Publisher
+		p.agent, p.owned, p.bucket, p.pods = "own", tt.owned, &keptLease{text: tt.value, revision: 7}, make(map[string]*record)
+		if revision, err := p.claim(t.Context()); err != nil || revision != 7 || p.pods == nil {
+			t.Errorf("a place %s: revision %d, %v, and the states are known: %v", name, revision, err, p.pods != nil)
+		}
+	}
+}
+
+// A change of the causes is told at once; of their times and their order, with the next lease.
+func TestHealthIsToldAtOnce(t *testing.T) {
+	hangs := Finding{Cause: verdict.HungContainer, Severity: verdict.Problem, PodUID: "a", Call: "ContainerStatus", Since: time.Unix(1000, 0)}
+	other := hangs
+	other.PodUID = "b"
+	of := func(change func(*Finding)) Finding {
+		f := hangs
+		change(&f)
+		return f
+	}
+	bad := &Verdict{Severity: verdict.Problem}
+	for name, tt := range map[string]struct {
+		now health
+		due bool
+	}{
+		"later, in another order": {health{bad, []Finding{other, of(func(f *Finding) { f.Since, f.Attempts = time.Unix(2000, 0), 9 })}}, false},
+		"another severity":        {health{&Verdict{Severity: verdict.Warning}, []Finding{hangs, other}}, true},
+		"no verdict":              {health{}, true},
+		"a pod less":              {health{bad, []Finding{hangs}}, true},
+		"another pod":             {health{bad, []Finding{of(func(f *Finding) { f.PodUID = "c" }), other}}, true},
+		"another call":            {health{bad, []Finding{of(func(f *Finding) { f.Call = "PodSandboxStatus" }), other}}, true},
+		"another cause":           {health{bad, []Finding{of(func(f *Finding) { f.Cause = verdict.HungShim }), other}}, true},
+		"only a warning":          {health{bad, []Finding{of(func(f *Finding) { f.Severity = verdict.Warning }), other}}, true},
+		"a cause of the node":     {health{&Verdict{Severity: verdict.Problem, Findings: []Finding{{Cause: verdict.Disk}}}, []Finding{hangs, other}}, true},
+	} {
+		var p Publisher
+		p.health, p.renewed = health{bad, []Finding{hangs, other}}, time.Now()
+		if due := p.due(tt.now); due != tt.due {
+			t.Errorf("%s: told at once: %v, want %v", name, due, tt.due)
+		}
+	}
+}
+
+// A pipeline that does not answer is a problem of its node. Its agent goes on.
+func TestHealthThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Publisher{o: PublisherOptions{Health: func(ctx context.Context) (pleg.Status, error) { <-ctx.Done(); return pleg.Status{}, ctx.Err() }}}
+		began := time.Now()
+		v := p.examine(t.Context()).Verdict
+		if took := time.Since(began); took > time.Second || v == nil || v.Severity != verdict.Problem || !strings.Contains(v.Text, "does not answer the agent: "+context.DeadlineExceeded.Error()) {
+			t.Errorf("after %v the verdict is %+v", took, v)
 		}
 	})
 }
@@ -127,5 +201,10 @@ func TestPodIsKnownAsOfTheNewestList(t *testing.T) {
 		if !ok || !pod.CurrentAsOf.Equal(want) {
 			t.Errorf("with a list of %v the pod %v is known as of %v, want %v", listed, ok, pod.CurrentAsOf, want)
 		}
+	}
+	body, cut := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e", PodUID: "a"}), 10)
+	m.Data = body
+	if pod, _ := podOf(map[string]Node{"n": {Name: "n"}}, m); cut == "" || pod.Partial != cut {
+		t.Errorf("a pod that is published in part says %q, want %q", pod.Partial, cut)
 	}
 }

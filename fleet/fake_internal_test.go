@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,8 +19,42 @@ type fakeStream struct {
 	err   error
 	// newest is the last message of each subject; nil for none.
 	newest *jetstream.RawStreamMsg
-	// sent are the messages that a consumer gets, by their numbers; then its connection is closed.
+	// sent are the messages that a consumer gets, by their numbers.
 	sent []uint64
+	// held are the messages in the stream, in place of newest and sent.
+	held []*jetstream.RawStreamMsg
+	// quiet is how long a consumer waits for a further message; if 0, its connection is closed at once.
+	quiet time.Duration
+}
+
+// add adds a message to the stream.
+func (s *fakeStream) add(subject string, body []byte) {
+	s.info.State.LastSeq++
+	s.held = append(s.held, &jetstream.RawStreamMsg{Subject: subject, Sequence: s.info.State.LastSeq, Data: body, Time: s.info.TimeStamp})
+}
+
+// of returns the messages of some subjects.
+func (s *fakeStream) of(filters ...string) (all []*jetstream.RawStreamMsg) {
+	for _, m := range s.held {
+		if slices.ContainsFunc(filters, func(filter string) bool { return covers(filter, m.Subject) }) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// covers reports whether a filter covers a subject.
+func covers(filter, subject string) bool {
+	wants, has := strings.Split(filter, "."), strings.Split(subject, ".")
+	for i, want := range wants {
+		switch {
+		case i >= len(has) || want != has[i] && want != "*" && want != ">":
+			return false
+		case want == ">":
+			return true
+		}
+	}
+	return len(wants) == len(has)
 }
 
 // on returns the store of the stream.
@@ -33,42 +69,68 @@ func (s *fakeStream) Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstre
 	return &s.info, s.err
 }
 
-func (s *fakeStream) GetLastMsgForSubject(context.Context, string) (*jetstream.RawStreamMsg, error) {
+func (s *fakeStream) GetLastMsgForSubject(_ context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	if all := s.of(subject); len(all) > 0 {
+		return all[len(all)-1], nil
+	}
 	if s.newest == nil {
 		return nil, jetstream.ErrMsgNotFound
 	}
 	return s.newest, nil
 }
 
-func (s *fakeStream) CreateConsumer(context.Context, jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	return fakeConsumer{sent: s.sent}, nil
+func (s *fakeStream) GetMsg(ctx context.Context, _ uint64, _ ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	return s.GetLastMsgForSubject(ctx, "")
+}
+
+func (s *fakeStream) CreateConsumer(_ context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	c := fakeConsumer{quiet: s.quiet}
+	for _, number := range s.sent {
+		c.sent = append(c.sent, fakeMessage{of: new(jetstream.RawStreamMsg), at: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Consumer: number, Stream: number}}})
+	}
+	all := s.of(append(config.FilterSubjects, config.FilterSubject)...)
+	for i, m := range all {
+		c.sent = append(c.sent, fakeMessage{of: m, at: jetstream.MsgMetadata{
+			Sequence: jetstream.SequencePair{Consumer: uint64(i + 1), Stream: m.Sequence}, NumPending: uint64(len(all) - 1 - i), Timestamp: m.Time,
+		}})
+	}
+	return c, nil
 }
 
 type fakeConsumer struct {
 	jetstream.Consumer
 
-	sent []uint64
+	sent  []fakeMessage
+	quiet time.Duration
 }
 
-func (fakeConsumer) CachedInfo() *jetstream.ConsumerInfo { return new(jetstream.ConsumerInfo) }
+func (c fakeConsumer) CachedInfo() *jetstream.ConsumerInfo {
+	return &jetstream.ConsumerInfo{NumPending: uint64(len(c.sent))}
+}
 
 func (c fakeConsumer) Messages(...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
-	return &fakeMessages{left: c.sent}, nil
+	return &fakeMessages{left: c.sent, quiet: c.quiet}, nil
 }
 
 type fakeMessages struct {
 	jetstream.MessagesContext
 
-	left []uint64
+	left  []fakeMessage
+	quiet time.Duration
 }
 
 func (*fakeMessages) Stop() {}
 
 func (m *fakeMessages) Next(...jetstream.NextOpt) (jetstream.Msg, error) {
-	if len(m.left) == 0 {
+	switch {
+	case len(m.left) > 0:
+	case m.quiet > 0:
+		time.Sleep(m.quiet)
+		return nil, nats.ErrTimeout
+	default:
 		return nil, nats.ErrConnectionClosed
 	}
-	next := fakeMessage{number: m.left[0]}
+	next := m.left[0]
 	m.left = m.left[1:]
 	return next, nil
 }
@@ -76,19 +138,25 @@ func (m *fakeMessages) Next(...jetstream.NextOpt) (jetstream.Msg, error) {
 type fakeMessage struct {
 	jetstream.Msg
 
-	number uint64
+	of *jetstream.RawStreamMsg
+	at jetstream.MsgMetadata
 }
 
-func (fakeMessage) Subject() string      { return "" }
-func (fakeMessage) Headers() nats.Header { return nil }
-func (fakeMessage) Data() []byte         { return nil }
-
-func (m fakeMessage) Metadata() (*jetstream.MsgMetadata, error) {
-	return &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Consumer: m.number, Stream: m.number}}, nil
-}
+func (m fakeMessage) Subject() string                           { return m.of.Subject }
+func (m fakeMessage) Headers() nats.Header                      { return m.of.Header }
+func (m fakeMessage) Data() []byte                              { return m.of.Data }
+func (m fakeMessage) Metadata() (*jetstream.MsgMetadata, error) { return &m.at, nil }
 
 // fakeJetStream has a connection that is not connected. It acknowledges each message after a millisecond.
-type fakeJetStream struct{ jetstream.JetStream }
+type fakeJetStream struct {
+	jetstream.JetStream
+
+	stream *fakeStream // of each name
+}
+
+func (j fakeJetStream) Stream(context.Context, string) (jetstream.Stream, error) {
+	return j.stream, nil
+}
 
 func (fakeJetStream) Conn() *nats.Conn { return new(nats.Conn) }
 

@@ -10,21 +10,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // A message contains the whole event, and the whole pod as it is after the event.
 func TestMessageKeepsEventAndPod(t *testing.T) {
 	at := time.Date(2026, 8, 1, 12, 0, 0, 5e6, time.UTC)
-	base := pleg.Event{Epoch: "e", Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at}
+	base := pleg.Event{Epoch: "e", Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", StartedAt: at.Add(-time.Minute), ObservedAt: at}
 	event := func(seq uint64, kind pleg.EventType, id pleg.ContainerID) pleg.Event {
 		ev := base
 		ev.Seq, ev.Type, ev.ContainerID = seq, kind, id
@@ -33,7 +32,7 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	died := event(3, pleg.ContainerDied, "c")
 	died.ExitCode, died.Reason, died.FinishedAt = new(int32(137)), "Error", at
 	s := &record{}
-	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "s"), event(2, pleg.ContainerStarted, "c"), died} {
+	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "c"), event(2, pleg.ContainerStarted, "s"), died} {
 		s.apply(&ev)
 	}
 	corrected := died
@@ -41,8 +40,14 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	s.apply(&corrected)
 	status := &pleg.PodStatus{
 		UID: "u", Name: "web", Namespace: "shop", IPs: []string{"10.0.0.1"}, ObservedAt: at,
-		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateExited, CreatedAt: at, ExitCode: 137}},
-		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
+		Containers: []*pleg.ContainerStatus{{
+			ID: "c", Name: "app", Attempt: 3, State: pleg.StateExited, CreatedAt: at, StartedAt: at.Add(1), FinishedAt: at.Add(2), ExitCode: 137,
+			Reason: "Error", Message: "out of it", Image: "web:1", ImageRef: "sha256:1", LogPath: "/log",
+		}},
+		Sandboxes: []*pleg.SandboxStatus{
+			{ID: "s", Attempt: 1, Ready: true, CreatedAt: at, IPs: []string{"10.0.0.2"}, HostNetwork: true, Labels: map[string]string{"app": "web"}},
+			{ID: "older"},
+		},
 	}
 	s.setStatus(status)
 	if _, cut := s.encode(newMessage("", ofState, &base), 100); cut == "" { // it leaves the record as it is
@@ -61,7 +66,7 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	m, err := decode(body)
 	kit.Must(t, err)
 	died.ExitCode, died.Reason, died.FinishedAt = corrected.ExitCode, corrected.Reason, corrected.FinishedAt
-	if want := []pleg.Event{event(1, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
+	if want := []pleg.Event{event(2, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
 	if got, err := m.statuses(); err != nil || !reflect.DeepEqual(got.Status, status) || !reflect.DeepEqual(got.Labels, status.Sandboxes[0].Labels) {
@@ -77,6 +82,70 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	body, _ = s.encode(ce, 1<<20)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
 		t.Errorf("got %+v, %v, want a pod that is gone", m, err)
+	}
+}
+
+// A message that is too large loses labels first, then the status, then the events, and says so.
+func TestWhatIsLeftOut(t *testing.T) {
+	var r record
+	r.apply(&pleg.Event{Type: pleg.ContainerStarted, ContainerID: "c"})
+	r.setStatus(&pleg.PodStatus{
+		Containers: []*pleg.ContainerStatus{{Message: strings.Repeat("m", 2000)}}, Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{"l": strings.Repeat("l", 4000)}}},
+	})
+	for limit, want := range map[int]string{8000: "labels status events", 4000: "status events", 1500: "events", 10: ""} {
+		body, cut := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e"}), limit)
+		m, err := decode(body)
+		kit.Must(t, err)
+		pod, err := m.statuses()
+		kit.Must(t, err)
+		var left []string
+		for part, there := range map[string]bool{"labels": len(pod.Labels) > 0, "status": pod.Status != nil, "events": len(m.Pod.Events) > 0} {
+			if there {
+				left = append(left, part)
+			}
+		}
+		wanted := strings.Fields(want)
+		if slices.Sort(left); !slices.Equal(left, slices.Sorted(slices.Values(wanted))) || (cut == "") != (len(wanted) == 3) || m.Pod.Error != cut {
+			t.Errorf("of a pod in %d bytes %q is left, and it says %q, %q; want %q", limit, left, m.Pod.Error, cut, wanted)
+		}
+	}
+}
+
+// A text is at most so long, and two that begin alike stay distinct.
+func TestFit(t *testing.T) {
+	texts := func(ev *pleg.Event) []*string {
+		return []*string{(*string)(&ev.PodUID), &ev.PodName, &ev.PodNamespace, (*string)(&ev.ContainerID), &ev.ContainerName, &ev.Reason, &ev.Image}
+	}
+	whole := strings.Repeat("é", maxText/2)
+	for i := range texts(new(pleg.Event)) {
+		var fits, a, b pleg.Event
+		*texts(&fits)[i], *texts(&a)[i], *texts(&b)[i] = whole, "x"+whole+"a", "x"+whole+"b"
+		if fit(&fits) || *texts(&fits)[i] != whole {
+			t.Errorf("text %d is cut to %d bytes", i, len(*texts(&fits)[i]))
+		}
+		if !fit(&a) || !fit(&b) {
+			t.Errorf("text %d is not cut", i)
+		}
+		if a, b := *texts(&a)[i], *texts(&b)[i]; a == b || len(a) > maxText+100 || !utf8.ValidString(a) {
+			t.Errorf("text %d is cut to %d bytes, valid: %v, the same: %v", i, len(a), utf8.ValidString(a), a == b)
+		}
+	}
+}
+
+// Two messages of a node have two ids.
+func TestIDs(t *testing.T) {
+	ev := pleg.Event{Epoch: "e", Seq: 1, PodUID: "u", ObservedAt: time.Unix(1000, 0)}
+	next, restarted, other, later := ev, ev, ev, ev
+	next.Seq, restarted.Epoch, other.PodUID, later.ObservedAt = 2, "f", "v", ev.ObservedAt.Add(1)
+	seen := make(map[string]bool)
+	for _, m := range []*cloudEvent{
+		newMessage("", ofEvent, &ev), newMessage("", ofEvent, &next), newMessage("", ofEvent, &restarted), newMessage("", ofState, &ev),
+		newMessage("", ofState, &other), newMessage("", ofState, &later), newMessage("", ofGap, &ev), newMessage("", ofSynced, &ev),
+	} {
+		if seen[m.ID] {
+			t.Errorf("%s of %s has the id of another message: %s", m.Type, m.Subject, m.ID)
+		}
+		seen[m.ID] = true
 	}
 }
 
@@ -153,11 +222,8 @@ func TestBeginWithLargeMessages(t *testing.T) {
 
 // A full server is asked again after a minute, after other errors within seconds.
 func TestIsFull(t *testing.T) {
-	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
-	kit.Must(t, err)
-	p, err := NewPublisher(PublisherOptions{Conn: &nats.Conn{}, Source: pipe, Cluster: "c", Node: "n"})
-	kit.Must(t, err)
-	for _, tt := range []struct {
+	p, registry := newTestPublisher(t, new(fakeStream))
+	tests := []struct {
 		err  error
 		want time.Duration
 	}{
@@ -166,9 +232,35 @@ func TestIsFull(t *testing.T) {
 		{&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}, time.Minute},
 		{&jetstream.APIError{Code: 400, ErrorCode: 10002, Description: "resource limits exceeded for account"}, time.Minute},
 		{&jetstream.APIError{Code: 400, ErrorCode: 10071, Description: "wrong last sequence: 42"}, 0},
-	} {
+		{&jetstream.APIError{Code: 500, ErrorCode: 10023, Description: "insufficient resources"}, time.Minute},
+		{&jetstream.APIError{Code: 500, ErrorCode: 10047, Description: "insufficient storage resources available"}, time.Minute},
+	}
+	for _, tt := range tests {
 		if got := p.loop.Count(fmt.Errorf("publish: %w", tt.err)); got != tt.want {
 			t.Errorf("%v: waits for %v, want %v", tt.err, got, tt.want)
+		}
+	}
+	kit.RequireMetric(t, registry, float64(len(tests)), "pleg_fleet_retries_total")
+}
+
+// What a refusal changes: the messages are made again, by the present limits, or the next one is tried alone.
+func TestRefusals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		code         jetstream.ErrorCode
+		first        kind
+		again, alone bool
+	}{
+		"a message is too large":      {10054, ofEvent, true, false},
+		"a batch is incomplete":       {10176, ofEvent, false, true},
+		"a replay is incomplete":      {10176, ofGap, true, false},
+		"the stream is full":          {10077, ofGap, false, true},
+		"another agent has published": {10071, ofEvent, false, false},
+	} {
+		p, _ := newTestPublisher(t, new(fakeStream))
+		p.queue = []outgoing{{kind: tt.first}}
+		p.fails(p.failed(&jetstream.APIError{ErrorCode: tt.code}))
+		if (p.pods == nil) != tt.again || p.alone != tt.alone {
+			t.Errorf("%s: begins again: %v, sends alone: %v, want %+v", name, p.pods == nil, p.alone, tt)
 		}
 	}
 }
@@ -246,6 +338,8 @@ func TestHole(t *testing.T) {
 	}{
 		"the next event":                   {p: known, header: header("20", ""), kind: ofEvent},
 		"an event after one that was lost": {p: known, header: header("25", ""), kind: ofEvent, gap: true, missed: 1},
+		"of an older number":               {p: progress{last: 20, epoch: "e", seq: 9}, header: header("25", ""), kind: ofEvent, gap: true},
+		"of another epoch":                 {p: progress{last: 20, epoch: "d", seq: 7}, header: header("25", ""), kind: ofEvent, gap: true},
 		"the same of a state":              {p: known, header: header("25", ""), kind: ofState, gap: true},
 		"within a batch":                   {p: progress{last: 29}, header: header("", "2"), kind: ofEvent},
 		"a hole in a batch":                {p: progress{last: 28}, header: header("", "3"), kind: ofEvent, gap: true},
@@ -259,7 +353,7 @@ func TestHole(t *testing.T) {
 		"states that are complete":         {p: progress{last: 20, replaying: true}, header: header("20", ""), kind: ofSynced},
 	} {
 		gap := tt.p.hole(&message{tt.kind, data{Event: pleg.Event{Epoch: "e", Seq: 9}}}, previous(&jetstream.RawStreamMsg{Sequence: 30, Header: tt.header}), tt.start)
-		if (gap != nil) != tt.gap || gap != nil && (gap.Missed != tt.missed || gap.Reason != pleg.HistoryTooShort) {
+		if (gap != nil) != tt.gap || gap != nil && (gap.Missed != tt.missed || gap.Reason != pleg.HistoryTooShort || gap.Epoch != "e" || gap.Seq != 9) {
 			t.Errorf("%s: the Gap is %+v, want %+v", name, gap, tt)
 		}
 	}
@@ -332,20 +426,21 @@ func TestStatesAfterAGap(t *testing.T) {
 	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "c"}
 	state := &podState{Events: []pleg.Event{started}}
 	for i, m := range []message{
-		{ofGap, data{Event: pleg.Event{Reason: pleg.OtherEpoch, Missed: 2}}},
+		{ofGap, data{Event: pleg.Event{Epoch: "d", Seq: 9, Reason: pleg.OtherEpoch, Missed: 2}}},
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}},
 		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}}, // published again
 		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
 		w.message(t, uint64(i+1), m)
+		w.message(t, uint64(i+1), m) // a replay of the node has received it already
 	}
 	for _, ev := range *got {
 		if hasPosition := ev.At != ""; ev.Node != "n" || hasPosition != (ev.Type == pleg.Synced || ev.Type == pleg.ContainerDied) || ev.Replayed != (ev.Type == pleg.ContainerStarted) {
 			t.Errorf("got %+v", ev)
 		}
 	}
-	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || (*got)[0].Missed != 2 {
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || (*got)[0].Missed != 2 || (*got)[0].Epoch != "d" || (*got)[0].Seq != 9 {
 		t.Errorf("got %+v, want %v", *got, want)
 	}
 }
@@ -447,8 +542,8 @@ func TestLeads(t *testing.T) {
 		"a leader that nobody answered": {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 0), replica("c", 0)}}, false},
 		"a replica that answers":        {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("a", 1), replica("c", 1)}}, false},
 	} {
-		if got := leads(tt.cluster); got != tt.want {
-			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		if _, err := (&fakeStream{info: jetstream.StreamInfo{Cluster: tt.cluster}}).on().info(t.Context()); (err == nil) != tt.want {
+			t.Errorf("%s: %v, want its answer: %t", name, err, tt.want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// AgentBucket is the key-value bucket with the agents that publish now, CLUSTER.NODE. A value that
-// is not renewed disappears after [LeaseTTL].
+// AgentBucket is the key-value bucket with the agents, CLUSTER.NODE. A value that is not renewed counts no longer
+// after [LeaseTTL], and disappears after [DefaultMaxAge].
 const AgentBucket = "pleg-agents"
 
 const (

@@ -55,6 +55,7 @@ func TestAcknowledged(t *testing.T) {
 		t.Errorf("after an acknowledgement messages are sent alone: %v, and a request takes %v", p.alone, p.timeout())
 	}
 	kit.RequireMetric(t, registry, 2, "pleg_fleet_published_events_total")
+	kit.RequireMetric(t, registry, 2, "pleg_fleet_lag_seconds")
 }
 
 // While the server does not answer, the queue takes no more than one batch: other events wait in the pipeline.
@@ -80,10 +81,14 @@ func TestLastEventsArePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newTestPublisher(t, new(fakeStream))
 		p.queue = outgoingEvents(new(record), 1)
+		p.fails(errors.New("broken")) // before
 		events := make(chan pleg.Event)
 		close(events)
 		if err := p.run(t.Context(), events); !errors.Is(err, exporter.ErrSourceEnded) || len(p.queue) > 0 {
 			t.Errorf("run() = %v, and %d messages are left", err, len(p.queue))
+		}
+		if f := p.fault.Load(); f != nil {
+			t.Errorf("it publishes, and says %+v", f)
 		}
 	})
 }
@@ -94,20 +99,31 @@ func TestRowIsSentAgain(t *testing.T) {
 	refused := fakeAnswer{failed: make(chan error, 1)}
 	refused.failed <- &jetstream.APIError{ErrorCode: wrongLastMessage}
 	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
-	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 {
-		t.Errorf("%v; %d of %d messages are in flight, want none", err, p.sent, len(p.queue))
+	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 || p.crowded == 0 {
+		t.Errorf("%v; %d of %d messages are in flight, want none; the next are no row: %v", err, p.sent, len(p.queue), p.crowded > 0)
 	}
 }
 
-// States that were all published at one time are not published again at one time.
+// States that were all published at one time are not published again at one time, and those of a stream that keeps
+// everything never. A node without pods says that its agent lives.
 func TestRefreshIsSpread(t *testing.T) {
-	p, _ := newTestPublisher(t, &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxAge: time.Hour}}})
+	stream := &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxAge: time.Hour}}}
+	p, _ := newTestPublisher(t, stream)
+	old := time.Now().Add(-31 * time.Minute)
 	for n := range 1000 {
-		p.pods[fmt.Sprint(n)] = &record{stored: time.Now().Add(-31 * time.Minute)}
+		p.pods[fmt.Sprint(n)] = &record{stored: old}
 	}
 	p.own.stored = time.Now()
 	if p.refresh(t.Context()); len(p.queue) != 2 { // 1800 times until the next 30 minutes have passed
 		t.Errorf("%d states at once, want 2", len(p.queue))
+	}
+	stream.info.Config.MaxAge, p.queue = 0, nil
+	if p.refresh(t.Context()); len(p.queue) > 0 {
+		t.Errorf("%d messages, although the stream keeps those that it has", len(p.queue))
+	}
+	stream.info.Config.MaxAge, p.pods, p.own.stored = time.Hour, nil, old
+	if p.refresh(t.Context()); len(p.queue) != 1 || p.queue[0].kind != ofAgent || p.queue[0].subject != p.node {
+		t.Errorf("%+v, want one message of the node", p.queue)
 	}
 }
 
@@ -122,6 +138,93 @@ func TestGonePodIsForgotten(t *testing.T) {
 	if missing, err := p.missesAnEnd(t.Context(), nil, nil); missing || err != nil || len(p.gone) != 0 {
 		t.Errorf("%v, %v, and %d pods are left, want none", missing, err, len(p.gone))
 	}
+}
+
+// After an error the newest message of the node shows what the server has stored.
+func TestSettle(t *testing.T) {
+	for name, tt := range map[string]struct {
+		newest uint64
+		body   string
+		left   int
+		lost   bool
+	}{
+		"nothing":                          {5, "earlier", 3, false},
+		"two messages":                     {7, "b", 1, false},
+		"everything":                       {8, "c", 0, false},
+		"a message of another agent":       {6, "other", 3, true},
+		"less than it had acknowledged":    {4, "earlier", 3, true},
+		"the same text with a lost number": {4, "a", 3, true},
+	} {
+		p, _ := newTestPublisher(t, &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: tt.newest, Data: []byte(tt.body)}})
+		for _, body := range []string{"a", "b", "c"} {
+			p.queue = append(p.queue, outgoing{body: []byte(body), record: new(record)})
+		}
+		p.last, p.sent, p.parts = 5, 3, []part{{3, fakeAnswer{}}}
+		err := p.settle(t.Context())
+		if (err != nil) != tt.lost || (p.pods == nil) != tt.lost || len(p.queue) != tt.left || !tt.lost && (p.sent != 0 || p.parts != nil || p.last != tt.newest) {
+			t.Errorf("the server has stored %s: %v; %d messages wait, %d of them in flight, after %d", name, err, len(p.queue), p.sent, p.last)
+		}
+	}
+}
+
+// An agent begins again if the newest message of a pod or of its node was removed or overwritten, or the message that a pod is
+// gone. Older messages expire.
+func TestVerify(t *testing.T) {
+	end := []byte(`{"data":{"epoch":"e","pod":{"gone":true}}}`)
+	for name, tt := range map[string]struct {
+		change func(p *Publisher, s *fakeStream)
+		lost   bool
+	}{
+		"nothing has changed":         {func(*Publisher, *fakeStream) {}, false},
+		"an older message expired":    {func(p *Publisher, _ *fakeStream) { p.pods["n.pod"].count = 2 }, false},
+		"the pod was overwritten":     {func(_ *Publisher, s *fakeStream) { s.add("n.pod", nil); s.info.State.Subjects["n.pod"]++ }, true},
+		"the node was overwritten":    {func(_ *Publisher, s *fakeStream) { s.add("n.own", nil); s.info.State.Subjects["n.own"]++ }, true},
+		"the pod was removed":         {func(_ *Publisher, s *fakeStream) { delete(s.info.State.Subjects, "n.pod") }, true},
+		"the node was removed":        {func(_ *Publisher, s *fakeStream) { delete(s.info.State.Subjects, "n.own") }, true},
+		"the end was overwritten":     {func(_ *Publisher, s *fakeStream) { s.add("n.gone", nil); s.info.State.Subjects["n.gone"]++ }, true},
+		"the end came again":          {func(_ *Publisher, s *fakeStream) { s.add("n.gone", end); s.info.State.Subjects["n.gone"]++ }, false},
+		"the end expired":             {func(_ *Publisher, s *fakeStream) { delete(s.info.State.Subjects, "n.gone") }, false},
+		"the newest message was lost": {func(p *Publisher, _ *fakeStream) { p.last = 4 }, true},
+	} {
+		s := &fakeStream{info: jetstream.StreamInfo{State: jetstream.StreamState{Subjects: map[string]uint64{"n.own": 1, "n.pod": 1, "n.gone": 1}}}}
+		s.add("n.own", nil)
+		s.add("n.pod", nil)
+		s.add("n.gone", end)
+		p, _ := newTestPublisher(t, s)
+		p.all, p.node, p.last, p.own = "n.*", "n.own", 3, record{sequence: 1, count: 1}
+		p.pods["n.pod"], p.gone["n.gone"] = &record{sequence: 2, count: 1}, &record{sequence: 3, count: 1}
+		tt.change(p, s)
+		if err := p.verify(t.Context()); (err != nil) != tt.lost || (p.pods == nil) != tt.lost {
+			t.Errorf("%s: %v, and it begins again: %v, want %v", name, err, p.pods == nil, tt.lost)
+		}
+	}
+}
+
+// The next event becomes a message, an earlier one does not, and after a hole the publisher begins again.
+func TestEventsFollowEachOther(t *testing.T) {
+	for seq, messages := range map[uint64]int{5: 0, 6: 1, 7: 0} {
+		p, _ := newTestPublisher(t, new(fakeStream))
+		p.at = pleg.Position{Epoch: "e", Seq: 5}
+		err := p.accept(t.Context(), pleg.Event{Epoch: "e", Seq: seq, Type: pleg.ContainerStarted, PodUID: "u"})
+		if hole := seq == 7; len(p.queue) != messages || (err != nil) != hole || (p.pods == nil) != hole || p.at.Seq != uint64(5+messages) {
+			t.Errorf("event %d: %d messages up to %d, %v, begins again: %v", seq, len(p.queue), p.at.Seq, err, p.pods == nil)
+		}
+	}
+}
+
+// Each pod that is published in part is counted, and the first is logged.
+func TestPodInPart(t *testing.T) {
+	p, registry := newTestPublisher(t, new(fakeStream))
+	var log kit.Log
+	p.log = log.Logger()
+	for range 2 {
+		p.enqueueState(t.Context(), "s", newRecord("u", "web", "shop")) // the server takes no byte
+	}
+	kit.RequireMetric(t, registry, 2, "pleg_fleet_cut_total")
+	if cut := p.Status().Cut; cut != 2 {
+		t.Errorf("%d pods are published in part, want 2", cut)
+	}
+	log.RequireLines(t, 1, "namespace=shop pod=web why=")
 }
 
 // A session knows nothing of the lists of the session before.
@@ -139,6 +242,9 @@ func TestFaultLasts(t *testing.T) {
 		p, registry := newTestPublisher(t, new(fakeStream))
 		began := time.Now()
 		p.fails(errors.New("first"))
+		if f := p.lastingFault(); f != nil {
+			t.Errorf("%+v is told at once", f)
+		}
 		time.Sleep(renewPeriod)
 		p.fails(errors.New("second"))
 		p.renewed = time.Now()
@@ -146,6 +252,13 @@ func TestFaultLasts(t *testing.T) {
 			t.Errorf("the fault is %+v, and to be told at once: %v, want the second error since %v", f, p.due(health{}), began)
 		}
 		kit.RequireMetric(t, registry, renewPeriod.Seconds(), "pleg_fleet_failing_seconds")
+		bucket := &keptLease{}
+		p.bucket, p.revision = bucket, 1
+		kit.Must(t, p.renew(t.Context(), health{}))
+		p.fails(errors.New("second"))
+		if f := bucket.value.Fault; f == nil || f.Why != "second" || p.due(health{}) {
+			t.Errorf("the fault is told as %+v, and again: %v", f, p.due(health{}))
+		}
 		p.works(t.Context())
 		kit.RequireMetric(t, registry, 0, "pleg_fleet_failing_seconds")
 	})

@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +29,39 @@ func TestReplayBeginsAgain(t *testing.T) {
 	}
 }
 
+// What a watch of a stream with nine messages begins with, and whether a Synced follows the earlier ones.
+func TestBegin(t *testing.T) {
+	created, stored := time.Unix(1000, 0), time.Unix(2000, 0)
+	end, none := (place{created.UnixNano(), 9, stored.UnixNano()}).position(), Position("")
+	for name, tt := range map[string]struct {
+		o      WatchOptions
+		policy jetstream.DeliverPolicy
+		first  uint64
+		says   []pleg.EventType
+		synced bool
+	}{
+		"from now on":             {WatchOptions{}, jetstream.DeliverByStartSequencePolicy, 10, nil, false},
+		"with marks":              {WatchOptions{Bookmarks: true}, jetstream.DeliverByStartSequencePolicy, 10, []pleg.EventType{pleg.Bookmark}, false},
+		"with the states":         {WatchOptions{Replay: true, Bookmarks: true}, jetstream.DeliverLastPerSubjectPolicy, 0, nil, true},
+		"since a time":            {WatchOptions{Since: stored, Bookmarks: true}, jetstream.DeliverByStartTimePolicy, 0, nil, true},
+		"after a position":        {WatchOptions{After: &end, Bookmarks: true}, jetstream.DeliverByStartSequencePolicy, 10, nil, true},
+		"after an empty position": {WatchOptions{After: &none}, jetstream.DeliverLastPerSubjectPolicy, 0, []pleg.EventType{pleg.Gap}, true},
+	} {
+		w, got := newTestWatch(t)
+		w.o, w.seen, w.owes, w.broken = tt.o, nil, false, false
+		w.store = (&fakeStream{
+			newest: &jetstream.RawStreamMsg{Sequence: 9, Time: stored}, info: jetstream.StreamInfo{Created: created, State: jetstream.StreamState{LastSeq: 9, LastTime: stored}},
+		}).on()
+		config, err := w.begin(t.Context())
+		if err != nil || config.DeliverPolicy != tt.policy || config.OptStartSeq != tt.first || (config.OptStartTime != nil) != (name == "since a time") || w.owes != tt.synced || !slices.Equal(typesOf(*got), tt.says) {
+			t.Errorf("%s: %+v, %v, after %+v; a Synced: %v; want %+v", name, config, err, *got, w.owes, tt)
+		}
+		if len(*got) > 0 && (*got)[0].Type == pleg.Bookmark && (*got)[0].At != end {
+			t.Errorf("the first mark has the position %s, want %s", (*got)[0].At, end)
+		}
+	}
+}
+
 // The state of one node, which comes within the states of all, does not complete these.
 func TestNodeWithinTheReplayOfAll(t *testing.T) {
 	w, got := newTestWatch(t)
@@ -37,25 +72,159 @@ func TestNodeWithinTheReplayOfAll(t *testing.T) {
 	}
 }
 
-// A message of somebody else within the states of all makes nobody ask for a node again.
-func TestGarbageWithinTheReplayOfAll(t *testing.T) {
+// A message of somebody else makes nobody ask for a node again within the states of all, if nobody publishes for the node,
+// or if its state is newer.
+func TestGarbage(t *testing.T) {
 	w, got := newTestWatch(t)
-	w.store = (&fakeStream{newest: &jetstream.RawStreamMsg{Sequence: 1}}).on()
-	kit.Must(t, w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u"), Sequence: 3, Data: []byte("garbage")}))
-	if len(*got) > 0 || w.at.message != 3 {
-		t.Errorf("got %+v at %d, want nothing", *got, w.at.message)
+	stream := &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: 1}, sent: []uint64{1}}
+	w.store = stream.on()
+	garbage := func(sequence uint64) {
+		t.Helper()
+		kit.Must(t, w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u"), Sequence: sequence, Data: []byte("garbage")}))
+		if w.at.message != sequence {
+			t.Errorf("the watch is at %d, want %d", w.at.message, sequence)
+		}
+	}
+	garbage(3)
+	w.seen, w.owes, w.broken, stream.newest = nil, false, false, nil
+	garbage(4)
+	if len(*got) > 0 {
+		t.Errorf("got %+v, want nothing", *got)
+	}
+	stream.newest = &jetstream.RawStreamMsg{Sequence: 1}
+	garbage(5)
+	garbage(5)
+	if want := []pleg.EventType{pleg.Gap, pleg.Synced}; !slices.Equal(typesOf(*got), want) || (*got)[0].Node != "n" || (*got)[0].Reason != pleg.HistoryTooShort {
+		t.Errorf("got %+v, want %v of the node", *got, want)
 	}
 }
 
-// The position of a mark is the end of the stream: number and time.
+// A watch continues after its last message, also once that message has expired, unless later ones have too, or the stream
+// contains other messages.
+func TestContinues(t *testing.T) {
+	created, stored := time.Unix(1000, 0), time.Unix(2000, 0)
+	for name, tt := range map[string]struct {
+		at    place
+		first uint64 // in the stream
+		want  bool
+	}{
+		"after a message":                  {place{created.UnixNano(), 9, stored.UnixNano()}, 1, true},
+		"after another one of that number": {place{created.UnixNano(), 9, 1}, 1, false},
+		"before the first message":         {place{created.UnixNano(), 9, 1}, 10, true},
+		"before one that has expired":      {place{created.UnixNano(), 8, 1}, 10, false},
+		"after the last message":           {place{created.UnixNano(), 20, stored.UnixNano()}, 1, true},
+		"behind the last message":          {place{created.UnixNano(), 21, stored.UnixNano()}, 1, false},
+		"in another stream":                {place{1, 9, stored.UnixNano()}, 1, false},
+		"at the beginning":                 {place{stream: created.UnixNano()}, 0, true},
+	} {
+		w, _ := newTestWatch(t)
+		w.at, w.broken = tt.at, false
+		info := jetstream.StreamInfo{Created: created, State: jetstream.StreamState{FirstSeq: tt.first, LastSeq: 20}}
+		w.store = (&fakeStream{newest: &jetstream.RawStreamMsg{Sequence: tt.at.message, Time: stored}, info: info}).on()
+		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, tt.want)
+		}
+	}
+}
+
+// A consumer has all once no message of its subjects follows. Of a whole stream, the last messages may have been removed.
+func TestHasAll(t *testing.T) {
+	for name, tt := range map[string]struct {
+		subjects    []string
+		got, newest uint64 // of nine messages
+		all         bool
+		then        uint64
+	}{
+		"everything":                     {nil, 9, 9, true, 9},
+		"a message follows":              {nil, 5, 7, false, 5},
+		"the last messages were removed": {nil, 5, 5, true, 9},
+		"messages of others follow":      {[]string{"s"}, 5, 5, true, 5},
+		"a message of the subject, too":  {[]string{"s"}, 5, 7, false, 5},
+	} {
+		stream := &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: tt.newest}, info: jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: 9}}}
+		c := consumer{store: stream.on(), subjects: tt.subjects, last: tt.got}
+		if all, err := c.hasAll(t.Context()); err != nil || all != tt.all || c.last != tt.then {
+			t.Errorf("%s: %v up to %d, %v; want %+v", name, all, c.last, err, tt)
+		}
+	}
+}
+
+// The error of a watch that cannot begin names the option.
+func TestBadWatchOptions(t *testing.T) {
+	start, bad, since := Position(""), Position("x"), time.Unix(1000, 0)
+	const exclude = "WatchOptions.Replay, After and Since exclude each other"
+	for _, tt := range []struct {
+		o    WatchOptions
+		want string
+	}{
+		{WatchOptions{Nodes: []string{"n"}}, "WatchOptions.Cluster must not be empty"},
+		{WatchOptions{Cluster: strings.Repeat("c", 81)}, "WatchOptions.Cluster has 81 bytes, the limit is 80"},
+		{WatchOptions{Cluster: "c", Nodes: []string{"a b", "n"}}, `WatchOptions.Nodes is "a b"`},
+		{WatchOptions{Cluster: "c", Replay: true, After: &start}, exclude},
+		{WatchOptions{Cluster: "c", Replay: true, Since: since}, exclude},
+		{WatchOptions{Cluster: "c", After: &start, Since: since}, exclude},
+		{WatchOptions{Cluster: "c", After: &bad}, `WatchOptions.After: "x" is not a position`},
+		{WatchOptions{Cluster: "c", Filter: pleg.Filter{Selector: "(("}}, "WatchOptions.Filter: "},
+	} {
+		var got error
+		for _, err := range Watch(t.Context(), nil, tt.o) {
+			got = err
+		}
+		if !errors.Is(got, pleg.ErrInvalidOption) || !strings.Contains(got.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %s", tt.o, got, tt.want)
+		}
+	}
+}
+
+// The position of a mark is the end of the stream, number and time, unless a message comes that the watch lacks. No mark and no
+// event has a position within a replay.
 func TestPositionOfABookmark(t *testing.T) {
 	w, got := newTestWatch(t)
 	end := time.Unix(2000, 7)
-	w.store = (&fakeStream{info: jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: 9, LastTime: end}}}).on()
+	stream := &fakeStream{info: jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: 9, LastTime: end}}}
+	w.store = stream.on()
 	w.subjects, w.at, w.broken = []string{"pleg.v2.c.n.>"}, place{1, 5, 5}, false
 	kit.Must(t, w.sendBookmark(t.Context(), 5))
 	if want := (place{1, 9, end.UnixNano()}).position(); len(*got) != 1 || (*got)[0].At != want {
 		t.Errorf("got %+v, want the position %s", *got, want)
+	}
+	stream.newest = &jetstream.RawStreamMsg{Sequence: 10}
+	if kit.Must(t, w.sendBookmark(t.Context(), 9)); len(*got) != 1 {
+		t.Errorf("got %+v, although a message comes", (*got)[1])
+	}
+	w.withheld = 20
+	if within, then := w.position(place{1, 19, 1}), w.position(place{1, 20, 1}); within != "" || then == "" {
+		t.Errorf("the position within a replay is %q, and at its end %q", within, then)
+	}
+}
+
+// A quiet watch gets a mark about every ten seconds if it asks for them. It learns within half a minute that the messages of
+// a node were removed.
+func TestQuietWatch(t *testing.T) {
+	for bookmarks, most := range map[bool]int{true: 6, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			w, _ := newTestWatch(t)
+			created := time.Unix(1000, 0)
+			state := jetstream.StreamState{Subjects: map[string]uint64{nodeSubject("c", "stays"): 1}}
+			w.store = (&fakeStream{quiet: requestTimeout, info: jetstream.StreamInfo{Created: created, State: state}}).on()
+			w.o, w.at, w.seen, w.owes, w.broken = WatchOptions{Cluster: "c", Bookmarks: bookmarks}, place{stream: created.UnixNano()}, nil, false, false
+			w.nodes["stays"], w.nodes["left"] = &progress{epoch: "e"}, &progress{epoch: "e"}
+			began, marks, gone := time.Now(), 0, ""
+			w.yield = func(ev Event, _ error) bool {
+				switch {
+				case ev.Type == pleg.Bookmark && ev.At != "":
+					marks++
+				case ev.Type == pleg.Gap && time.Since(began) < 30*time.Second:
+					gone += ev.Node + " " + ev.Reason
+				}
+				return true
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := w.connect(ctx); !errors.Is(err, context.DeadlineExceeded) || marks < most/2 || marks > most || gone != "left "+NodeGone {
+				t.Errorf("%v after %d marks in a minute, want %d to %d; %q, want that a node has left", err, marks, most/2, most, gone)
+			}
+		})
 	}
 }
 
@@ -63,7 +232,10 @@ func TestPositionOfABookmark(t *testing.T) {
 func TestWaitBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watch
-		info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 3}}
+		info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 1}}
+		w.at, w.end = place{message: 20}, place{message: 19}
+		kit.Must(t, w.waitBehind(info)) // a single server has lost it
+		info.Config.Replicas = 3
 		for range 2 {
 			w.at, w.end = place{message: 20}, place{message: 20}
 			kit.Must(t, w.waitBehind(info))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ type manifests struct {
 	daemonSet appsv1.DaemonSet
 	network   networkingv1.NetworkPolicy
 	config    corev1.ConfigMap
+	monitor   monitoringv1.PodMonitor
 	kinds     map[string]int
 }
 
@@ -51,7 +53,7 @@ func build(t *testing.T, folder string) (m manifests) {
 		case "NetworkPolicy":
 			into = &m.network
 		case "PodMonitor":
-			into = &monitoringv1.PodMonitor{}
+			into = &m.monitor
 		case "PrometheusRule":
 			into = &monitoringv1.PrometheusRule{}
 		default:
@@ -87,6 +89,8 @@ func TestManifests(t *testing.T) {
 			}
 			requireNoCapability(t, pod.Containers[0].SecurityContext)
 			requireFolder(t, pod, filepath.Dir(socket))
+			requireFolder(t, pod, "/run/pleg-pipeline") // of its own socket
+			requireWiring(t, m)
 			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "runtime-endpoint: unix://"+socket+"\n") {
 				t.Errorf("the settings do not name %s:\n%s", socket, m.config.Data["pleg-pipeline.yaml"])
 			}
@@ -95,6 +99,61 @@ func TestManifests(t *testing.T) {
 				t.Error("events are on: a daemon that is stopped would block the node")
 			}
 		})
+	}
+}
+
+// requireWiring requires that the parts of the manifests which name each other fit, and what keeps a daemon alive on
+// every node.
+func requireWiring(t *testing.T, m manifests) {
+	t.Helper()
+	pod, settings := m.daemonSet.Spec.Template.Spec, m.config.Data["pleg-pipeline.yaml"]
+	c := pod.Containers[0]
+	for _, p := range c.Ports {
+		if name := map[string]string{"http": "listen", "health": "health-listen"}[p.Name]; !strings.Contains(settings, fmt.Sprintf("\n%s: 0.0.0.0:%d\n", name, p.ContainerPort)) {
+			t.Errorf("the port %s is %d, with the settings\n%s", p.Name, p.ContainerPort, settings)
+		}
+	}
+	if in := m.network.Spec.Ingress; len(in) != 1 || len(in[0].Ports) != 1 || in[0].Ports[0].Port.StrVal != "http" || len(c.Ports) != 2 {
+		t.Errorf("%+v allows others than Prometheus, or not the port http of %+v", in, c.Ports)
+	}
+	if !slices.Equal(c.Args, []string{"run", "--config-file=/etc/pleg-pipeline/pleg-pipeline.yaml"}) || !strings.Contains(settings, "\nsocket: /run/pleg-pipeline/pleg.sock\n") {
+		t.Errorf("the arguments are %q, and the settings\n%s", c.Args, settings)
+	}
+	of := make(map[string]string)
+	for _, mount := range c.VolumeMounts {
+		of[mount.MountPath] = mount.Name
+		if own := mount.MountPath == "/run/pleg-pipeline"; mount.ReadOnly == own {
+			t.Errorf("%s is mounted read-only: %v", mount.MountPath, mount.ReadOnly)
+		}
+	}
+	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Name == of["/etc/pleg-pipeline"] && v.ConfigMap != nil && v.ConfigMap.Name == m.config.Name
+	}) {
+		t.Errorf("%s is not mounted: %+v, %+v", m.config.Name, pod.Volumes, c.VolumeMounts)
+	}
+	env := make(map[string]corev1.EnvVar)
+	for _, v := range c.Env {
+		env[v.Name] = v
+	}
+	if v := env["NODE_NAME"].ValueFrom; v == nil || v.FieldRef == nil || v.FieldRef.FieldPath != "spec.nodeName" {
+		t.Errorf("the name of the node is %+v", v)
+	}
+	var soft int64 // MiB
+	if _, err := fmt.Sscanf(env["GOMEMLIMIT"].Value, "%dMiB", &soft); err != nil || soft<<20 >= c.Resources.Limits.Memory().Value() || soft<<20 <= c.Resources.Requests.Memory().Value() {
+		t.Errorf("it collects garbage more often at %d MiB, %v, with the resources %+v", soft, err, c.Resources)
+	}
+	anywhere := func(x corev1.Toleration) bool {
+		return x.Operator == corev1.TolerationOpExists && x.Key == "" && x.Effect == ""
+	}
+	if !slices.ContainsFunc(pod.Tolerations, anywhere) || pod.PriorityClassName != "system-node-critical" || !maps.Equal(pod.NodeSelector, map[string]string{"kubernetes.io/os": "linux"}) {
+		t.Errorf("it runs with the tolerations %+v and the priority %q on %v", pod.Tolerations, pod.PriorityClassName, pod.NodeSelector)
+	}
+	u := m.daemonSet.Spec.UpdateStrategy
+	if u.Type != appsv1.RollingUpdateDaemonSetStrategyType || u.RollingUpdate == nil || u.RollingUpdate.MaxUnavailable.StrVal != "10%" || m.daemonSet.Spec.MinReadySeconds == 0 {
+		t.Errorf("a new version replaces all daemons, although they crash: %+v, after %d s", u, m.daemonSet.Spec.MinReadySeconds)
+	}
+	if s := c.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("security context %+v", s)
 	}
 }
 
@@ -119,6 +178,14 @@ func TestMonitoring(t *testing.T) {
 	m := build(t, "monitoring")
 	if want := map[string]int{"PodMonitor": 1, "PrometheusRule": 1, "ConfigMap": 1}; !maps.Equal(m.kinds, want) {
 		t.Errorf("kinds %v, want %v", m.kinds, want)
+	}
+	selected, endpoints := m.monitor.Spec.Selector.MatchLabels, m.monitor.Spec.PodMetricsEndpoints
+	if pods := build(t, "base").daemonSet.Spec.Template.Labels; len(selected) == 0 || !maps.Equal(selected, pods) {
+		t.Errorf("the monitor is of pods with %v, and the daemon's have %v", selected, pods)
+	}
+	if len(endpoints) != 1 || endpoints[0].Port == nil || *endpoints[0].Port != "http" || len(endpoints[0].RelabelConfigs) != 1 ||
+		endpoints[0].RelabelConfigs[0].TargetLabel != "instance" || !slices.Equal(endpoints[0].RelabelConfigs[0].SourceLabels, []monitoringv1.LabelName{"__meta_kubernetes_pod_node_name"}) {
+		t.Errorf("the node is not the instance of the metrics: %+v", endpoints)
 	}
 	plugins.RegisterDefaultPlugins() // the types of panels and queries
 	//nolint:staticcheck // every Grafana imports this version of the schema
@@ -165,7 +232,8 @@ func TestEgress(t *testing.T) {
 		"overlays/fleet":     "4222/TCP 53/UDP 53/TCP",
 		"test/testdata/otlp": "4222/TCP 53/UDP 53/TCP 4317/TCP 53/UDP 53/TCP",
 	} {
-		policy := build(t, folder).network.Spec
+		m := build(t, folder)
+		policy := m.network.Spec
 		var got []string
 		for _, rule := range policy.Egress {
 			if len(rule.Ports) == 0 {
@@ -178,6 +246,19 @@ func TestEgress(t *testing.T) {
 		if !slices.Contains(policy.PolicyTypes, networkingv1.PolicyTypeEgress) || strings.Join(got, " ") != want {
 			t.Errorf("%s: %v allows %q, want %q", folder, policy.PolicyTypes, got, want)
 		}
+		addresses := m.config.Data["pleg-pipeline.yaml"]
+		for _, v := range m.daemonSet.Spec.Template.Spec.Containers[0].Env {
+			addresses += "\n" + v.Value
+		}
+		ports := regexp.MustCompile(`://[^/\s]+:(\d+)`).FindAllStringSubmatch(addresses, -1)
+		for _, port := range ports {
+			if !slices.Contains(got, port[1]+"/TCP") {
+				t.Errorf("%s: the daemon may not connect to %s", folder, port[0])
+			}
+		}
+		if len(ports) != strings.Count(want, "53/UDP") {
+			t.Errorf("%s: the settings name %q, want one address for each rule", folder, ports)
+		}
 	}
 }
 
@@ -189,7 +270,7 @@ func TestOTLP(t *testing.T) {
 			t.Setenv(v.Name, v.Value)
 		}
 	}
-	requireSettings(t, m.config.Data["pleg-pipeline.yaml"], "otlp: http://otel-collector.observability.svc:4317 # PLEG_PIPELINE_OTLP")
+	requireSettings(t, m.config.Data["pleg-pipeline.yaml"], "otlp: http://otel-collector.observability.svc:4317 # PLEG_PIPELINE_OTLP", "cluster: example # PLEG_PIPELINE_CLUSTER")
 }
 
 // requireNoCapability requires that the daemon runs without a capability and cannot gain any.

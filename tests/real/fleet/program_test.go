@@ -98,6 +98,10 @@ func TestProgram(t *testing.T) {
 	if err != nil || string(out) != "OK: 2 of 2 nodes\n" {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
+	out, err = command(t, append([]string{"doctor", "--node", "n2"}, place...)...).Output()
+	if err != nil || string(out) != "OK: 1 of 1 nodes\n" {
+		t.Errorf("doctor --node n2: %v\n%s", err, out)
+	}
 	out, err = command(t, append([]string{"pods", "--sort-by", "age", "-o", "json"}, place...)...).Output()
 	var one struct{ UID string }
 	if err != nil || json.NewDecoder(bytes.NewReader(out)).Decode(&one) != nil {

@@ -74,6 +74,13 @@ var WhileRunning = whileRunning
 // SilentNodes returns the number of silent nodes of a cluster, with a few of their names.
 var SilentNodes = silentNodes
 
+// SizeOf returns the bytes that the value of a flag means, such as 10GiB.
+func SizeOf(text string) (int64, error) {
+	var size sizeFlag
+	err := size.Set(text)
+	return int64(size), err
+}
+
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 

@@ -30,7 +30,14 @@ const (
 
 var flagRows = []flagRow{
 	{"--nats-context", "pods NATS --nats-context /none/context", "/none/context", ""},
-	{"--nats-context", "pods NATS --nats-context TOKEN", `"auth_token":"s3cret"`, ""},
+	{"--nats-context", `pods NATS --nats-context {"token":"s3cret"}`, `"auth_token":"s3cret"`, ""},
+	{"--nats-context", `pods NATS --nats-context {"user":"bob","password":"s3cret"}`, `"user":"bob","pass":"s3cret"`, ""},
+	{"--nats-context", `pods NATS --nats-context {"creds":"/none/creds"}`, "/none/creds", ""},
+	{"--nats-context", `pods NATS --nats-context {"nkey":"/none/seed"}`, "/none/seed", ""},
+	{"--nats-context", `pods TLS --nats-context {"cert":"/none/cert","key":"/none/key"}`, "/none/cert", ""},
+	{"--nats-context", `pods TLS --nats-context {"ca":"/none/ca"}`, "/none/ca", ""},
+	{"--nats-context", `pods NATS --nats-context {"jetstream_domain":"hub"}`, "$JS.hub.API", ""},
+	{"--nats-context", "pods NATS --nats-context []", "is no context of the nats command", ""},
 	{"--creds", "pods NATS --creds /none/creds", "/none/creds", ""},
 	{"--nkey", "pods NATS --nkey /none/seed", "/none/seed", ""},
 	{"--tlscert", "pods TLS --tlscert /none/cert --tlskey KEY", "/none/cert", ""},
@@ -43,10 +50,13 @@ var flagRows = []flagRow{
 	{"fleet create --replicas", "fleet create NATS --replicas 3", `"num_replicas":3`, ""},
 	{"fleet create --max-age", "fleet create NATS --max-age 9s", `"max_age":9000000000`, ""},
 	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M", `"max_bytes":5242880`, ""},
+	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M --replicas 3", "the stream pleg-v2-c exists: replicas 3, events of 24h0m0s, at most 5242880 bytes\nthe bucket pleg-agents", ""},
+	{"fleet create --max-bytes", "fleet create NATS", "the stream pleg-v2-c exists: replicas 1, events of 24h0m0s, no size limit\n", ""},
 	{"fleet create --max-agent-bytes", "fleet create NATS --max-agent-bytes 6M", `"max_bytes":6291456`, ""},
 	{"fleet forget --silent-for", "", "", tests + "real/fleet/gone_test.go"},
 	{"run --nats --nats-max-bytes", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-max-bytes 5M", `"max_bytes":5242880`, ""},
 	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-domain hub", "$JS.hub.API.STREAM.CREATE", ""},
+	{"run --node", "run --simulate=1 --nats nats://ADDRESS --cluster c --node n7", "publishing as node n7 of cluster c; to see the events: pleg-pipeline events --fleet nats://ADDRESS --cluster c\n", ""},
 	{"run --otlp", "", "", "run_test.go"},
 
 	{"--runtime-endpoint", "pods -r /none/socket", "/none/socket", ""},
@@ -131,9 +141,8 @@ func TestFlagsAct(t *testing.T) {
 	daemon := filepath.Join(t.TempDir(), "pleg.sock")
 	startDaemon(t, daemon)
 	cert, key := kit.SelfSigned(t)
-	container, token := string(waitForPods(t, daemon, 2)[0].Status.Containers[0].ID), filepath.Join(t.TempDir(), "token")
-	kit.Must(t, os.WriteFile(token, []byte(`{"token": "s3cret"}`), 0o600))
-	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key, "TOKEN", token}
+	container := string(waitForPods(t, daemon, 2)[0].Status.Containers[0].ID)
+	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key}
 	for _, row := range flagRows {
 		if row.seenBy != "" {
 			continue
@@ -146,7 +155,11 @@ func TestFlagsAct(t *testing.T) {
 				"ADDRESS", address, "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
 			})...)
 			args := strings.Fields(texts.Replace(row.args))
-			if text := inContext[row.flags]; text != "" {
+			text := inContext[row.flags]
+			if last := len(args) - 1; strings.ContainsAny(args[last], "{[") { // the content of the file
+				text, args = args[last], args[:last-1]
+			}
+			if text != "" {
 				context := filepath.Join(t.TempDir(), "context")
 				kit.Must(t, os.WriteFile(context, []byte(text), 0o600))
 				args = append(args, "--nats-context", context)
@@ -162,6 +175,21 @@ func TestFlagsAct(t *testing.T) {
 			cancel()
 			<-ended
 		})
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "17": 17, "17b": 17, "2K": 2 << 10, "2kb": 2 << 10, "3M": 3 << 20, "3MiB": 3 << 20, "4g": 4 << 30, "4GB": 4 << 30, "5T": 5 << 40, "8388607T": 8388607 << 40,
+	} {
+		if got, err := cli.SizeOf(text); err != nil || got != want {
+			t.Errorf("%s has %d bytes, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "M", "-1", "1.5G", "5KM", "5BK", "5 M", "8388608T"} {
+		if got, err := cli.SizeOf(bad); err == nil {
+			t.Errorf("%q has %d bytes, want an error", bad, got)
+		}
 	}
 }
 

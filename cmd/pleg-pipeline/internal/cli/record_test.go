@@ -30,17 +30,22 @@ func TestReplay(t *testing.T) {
 	full := filepath.Join(t.TempDir(), "full.jsonl")
 	const disk = `{"at":"0s","node":{"disk":{"since":"2026-01-02T03:04:05Z","path":"/images","used":97}}}` + "\n" + `{"at":"1s","end"`
 	kit.Must(t, os.WriteFile(full, bytes.Replace(text, []byte(`{"at":"1s","end"`), []byte(disk), 1), 0o600))
+	text, err = os.ReadFile("testdata/restart.jsonl")
+	kit.Must(t, err)
+	cut := filepath.Join(t.TempDir(), "cut.jsonl")
+	kit.Must(t, os.WriteFile(cut, text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1], 0o600))
 	for _, test := range []struct{ args, out, err string }{
 		{"pods -r replay:" + full, "web-0", "/images is almost full since"},
 		{"events --replay -o json -r replay:testdata/restart.jsonl", `"type":"ContainerStarted"`, "the recording has ended"},
 		{"pods -r replay:testdata/short.jsonl", " hangs since .* in PodSandboxStatus", "replaying"},
-		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1`},
+		{"events --replay --follow=false -r replay:" + cut, "ContainerStarted", `cut\.jsonl: it has no end: the recorder was killed`},
+		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1, recorded 2026-01-02T03:04:05Z\n`},
 		{"record --redact -r replay:testdata/restart.jsonl " + again, "^$", "the recording has ended"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := run(t, strings.Fields(test.args)...)
-			if code != cli.ExitOK || !regexp.MustCompile(test.out).MatchString(stdout) || !regexp.MustCompile(test.err).MatchString(stderr) {
+			if code != cli.ExitOK || !regexp.MustCompile(test.out).MatchString(stdout) || !regexp.MustCompile(test.err).MatchString(stderr) || strings.Contains(stderr, "--redact replaces") {
 				t.Errorf("exit code %d, stdout %q, stderr %q, want %q and %q", code, stdout, stderr, test.out, test.err)
 			}
 		})
@@ -58,7 +63,7 @@ func TestRecord(t *testing.T) {
 	if err != nil || !bytes.HasSuffix(text, []byte(`"end":true}`+"\n")) {
 		t.Errorf("the recording ends with %q, %v", text[max(0, len(text)-80):], err)
 	}
-	said := regexp.MustCompile(`\n.* has [0-9]+ answers of [0-9.mµ]+s, [0-9]+ bytes\n$`)
+	said := regexp.MustCompile(`will contain names, .*; --redact replaces them\n(.*\n)*.* has [1-9][0-9]* answers of [0-9.mµ]+s, [0-9]+ bytes\n$`)
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}

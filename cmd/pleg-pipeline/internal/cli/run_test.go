@@ -175,11 +175,13 @@ func TestRunServesHTTP(t *testing.T) {
 		args, said string
 		answers    []string // path, code and a part of the body
 	}{
-		{"--listen 0 --health-listen 0.0.0.0:0 --node n1 --otlp http://127.0.0.1:1 --socket " + filepath.Join(dir, "pleg.sock"), "serving a page, metrics, health, pods and events on", []string{
+		{"--listen 0 --health-listen 0.0.0.0:0 --node n1 --otlp http://127.0.0.1:1 --nats nats://127.0.0.1:1 --cluster c --socket " + filepath.Join(dir, "pleg.sock"), "serving a page, metrics, health, pods and events on", []string{
 			"/livez 200 ok", "/readyz 200 ok", "/readyz?verbose 200 [+]pleg ok\n", "/metrics 200 pleg_relist_duration_seconds_count",
 			`/metrics 200 pleg_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", "/metrics 200 process_cpu_seconds_total", `/metrics 200 pleg_build_info{`, `/pods 200 "state":"ready"`,
 			"/metrics 200 pleg_server_connections 0", `/stages 200 "node":"n1"`,
 			"/readyz?verbose 200 [+]otlp: ", "/readyz?verbose 200  nothing accepted for ", "H/readyz?verbose 200 [+]otlp: ", "O/readyz?verbose 200 [+]otlp ok",
+			"/readyz?verbose 200 [+]nats: ", "/readyz?verbose 200 nothing acknowledged for ", "O/readyz?verbose 200 [+]nats ok", "/metrics 200 pleg_fleet_failing_seconds",
+			"/metrics 200 pleg_otlp_exported_records_total 0",
 		}},
 		{"--listen 0.0.0.0:0", "pods and events only to clients that --web-config authenticates", []string{"/metrics 200 "}},
 		{"--listen 0 --health-listen 0.0.0.0:0 --web-config " + password, "events on http(s)://", []string{"/livez 401 ", "/pods 401 ", "H/livez 200 ", "H/readyz 200 ", "H/metrics 404 "}},

@@ -34,7 +34,7 @@ func TestRejectedRecordsAreDropped(t *testing.T) {
 		if got, want := n.receiver.names(), []string{"pleg.gap 0", "pleg.synced 0", "pleg.container.started 2"}; !slices.Equal(got, want) {
 			n.t.Errorf("got %v, want %v", got, want)
 		}
-		for name, want := range map[string]float64{"rejected_requests_total": 1, "exported_records_total": 3, "retries_total": 0} {
+		for name, want := range map[string]float64{"rejected_requests_total": 1, "exported_records_total": 3, "retries_total": 0, "lag_seconds": 3} {
 			if got := n.metric(name); got != want {
 				n.t.Errorf("pleg_otlp_%s is %v, want %v", name, got, want)
 			}

@@ -50,7 +50,7 @@ func TestIncidents(t *testing.T) {
 			}
 		}
 		stop()
-		log.RequireLines(t, 3, "recorded the minutes before a problem")
+		log.RequireLines(t, 3, `msg="recorded the minutes before a problem" verdict="PROBLEM: `)
 		checkIncidents(t, dir)
 	})
 }
@@ -143,8 +143,8 @@ func checkIncidents(t *testing.T, dir string) {
 		path := files[5+n]
 		r, err := recording.Open(t.Context(), path)
 		kit.Must(t, err)
-		if r.Length < least || r.Length > 9*time.Minute || r.Cut != "" || !r.Header.Redacted || r.Runtime == nil {
-			t.Errorf("%s has %v (%s), redacted %t, want a whole one of at least %v", path, r.Length, r.Cut, r.Header.Redacted, least)
+		if r.Length < least || r.Length > 9*time.Minute || r.Cut != "" || !r.Header.Redacted || r.Header.Program != "test" || r.Runtime.GetRuntimeName() != "simruntime" {
+			t.Errorf("%s has %v (%s) of %v: %+v, want a whole one of at least %v", path, r.Length, r.Cut, r.Runtime, r.Header, least)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: mode %v, %v", path, info.Mode(), err)

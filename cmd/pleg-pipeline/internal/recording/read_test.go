@@ -153,6 +153,15 @@ func TestReadIgnoresUnknownFields(t *testing.T) {
 	}
 }
 
+// A recording begins with its first line, however long the recorder waited for it.
+func TestRecordingBeginsWithItsFirstLine(t *testing.T) {
+	r, err := recording.Read(t.Context(), strings.NewReader(header+strings.Replace(list, "0s", "1m0s", 1)+`{"at":"1m2s","end":true}`+"\n"))
+	kit.Must(t, err)
+	if r.Length != 2*time.Second || !r.Header.Began.Equal(time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)) {
+		t.Errorf("it has %v since %v, want 2s since a minute after its header", r.Length, r.Header.Began)
+	}
+}
+
 // TestReadOfCutRecording cuts a recording off everywhere, plain and compressed: all whole lines are
 // used.
 func TestReadOfCutRecording(t *testing.T) {

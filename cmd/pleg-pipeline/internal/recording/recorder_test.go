@@ -46,7 +46,8 @@ func (f *flushed) Flush() error {
 	return nil
 }
 
-// Each answer is passed on at once, so that it survives the process. A call for a status that is in flight at the end has no answer.
+// Each answer is passed on at once, with the time that the call took, so that it survives the process. A call for a status that is
+// in flight at the end has no answer.
 func TestRecorderThatIsKilled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,10 +56,11 @@ func TestRecorderThatIsKilled(t *testing.T) {
 		recorder := recording.NewRecorder(&out, recording.Options{})
 		end := kit.Run(t, func(context.Context) error { return recorder.Run() })
 		client := connect(t, append(dial, recorder.DialOptions()...))
+		runtime.Inject(simruntime.Fault{RPC: "ListContainers", Latency: 2 * time.Second})
 		pods, err := client.ListPods(t.Context())
 		kit.Must(t, err)
 		synctest.Wait()
-		if text := out.String()[:out.length]; !strings.Contains(text, "ListContainers") {
+		if text := out.String()[:out.length]; !strings.Contains(text, `"took":"2s","method":"ListContainers"`) {
 			t.Errorf("after a list the output is %q", text)
 		}
 		runtime.Inject(simruntime.Fault{RPC: "PodSandboxStatus", Hang: true})
@@ -70,6 +72,9 @@ func TestRecorderThatIsKilled(t *testing.T) {
 		cancel()
 		if !strings.Contains(out.String(), `"method":"PodSandboxStatus","request"`) || !strings.Contains(out.String(), `"pending":true`) {
 			t.Errorf("the status is not in the recording:\n%s", &out)
+		}
+		if answers, length := recorder.Totals(); answers != strings.Count(out.String(), `"method"`) || length != 2*time.Second {
+			t.Errorf("%d answers in %v:\n%s", answers, length, &out)
 		}
 		_, _ = client.Close(), stop()
 	})

@@ -2,6 +2,8 @@ package recording
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -92,6 +94,12 @@ func TestNodeIsALineWhenItChanges(t *testing.T) {
 			t.Errorf("status %d is a line: %v, want %v", n, changed, want)
 		}
 	}
+	for _, redact := range []bool{false, true} {
+		l, _ := newEncoder(redact).nodeLine(0, pleg.Status{Troubles: []pleg.Trouble{{Cause: "disk", What: "is full", Detail: ": of Alice"}}})
+		if text := string(l.Node); strings.Contains(text, "Alice") == redact || strings.Contains(text, `"detail"`) == redact || !strings.Contains(text, "is full") {
+			t.Errorf("redacted %v: %s", redact, text)
+		}
+	}
 }
 
 // TestFailedIncidentRemovesNothing writes while there is no room.
@@ -135,6 +143,98 @@ func TestTextThatIsNotUTF8IsRecorded(t *testing.T) {
 	if l.Error != nil || len(l.items) != 2 || !bytes.Contains(l.items[0].text, []byte("nginx:\ufffd")) {
 		t.Errorf("got %+v, want both containers", l)
 	}
+}
+
+// A line has the size of what no earlier line contains.
+func TestSizeOfALine(t *testing.T) {
+	t.Parallel()
+	raw, err := proto.Marshal(&cri.ListContainersResponse{Containers: []*cri.Container{{Id: "c"}, {Id: "d"}}})
+	kit.Must(t, err)
+	e := newEncoder(false)
+	first, again := e.line(&call{method: listContainers, raw: raw}), e.line(&call{method: listContainers, raw: raw})
+	answer := e.line(&call{method: containerStatus, request: &cri.ContainerStatusRequest{ContainerId: "c"}})
+	node, _ := e.nodeLine(0, pleg.Status{Troubles: []pleg.Trouble{{Cause: "disk"}}})
+	if texts := len(first.items[0].text) + len(first.items[1].text); first.size < texts || again.size == 0 || again.size >= texts {
+		t.Errorf("a list has the size %d, and again %d; its items have %d bytes", first.size, again.size, texts)
+	}
+	if answer.size != len(answer.Request)+len(answer.Answer) || len(answer.Request) == 0 || node.size != len(node.Node) {
+		t.Errorf("the sizes are %d of %s%s and %d of %s", answer.size, answer.Request, answer.Answer, node.size, node.Node)
+	}
+}
+
+// A list is the same as the last one if it has the same items in any order, each as often.
+func TestSameLists(t *testing.T) {
+	t.Parallel()
+	x, y := &item{text: []byte(`{"id":"x"}`)}, &item{text: []byte(`{"id":"y"}`)}
+	for _, tt := range []struct {
+		first, second []*item
+		same          bool
+	}{{[]*item{x, y}, []*item{y, x}, true}, {[]*item{x, y}, []*item{x}, false}, {[]*item{x}, []*item{x, y}, false}, {[]*item{x, x, y}, []*item{x, x, x}, false}} {
+		var out bytes.Buffer
+		w := newWriter(&out)
+		kit.Must(t, w.write(line{Method: listSandboxes, items: tt.first}))
+		kit.Must(t, w.write(line{Method: listSandboxes, items: tt.second}))
+		if same := strings.Contains(out.String(), `"same":true`); same != tt.same {
+			t.Errorf("the same: %v, want %v:\n%s", same, tt.same, &out)
+		}
+	}
+}
+
+// A replay returns each error that a runtime can return.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		failed, err := (&failure{code.String(), "why"}).status()
+		if s := status.Convert(failed); err != nil || s.Code() != code || s.Message() != "why" {
+			t.Errorf("%v is replayed as %v, %v", code, failed, err)
+		}
+	}
+}
+
+// A replayed call takes its time, also if it fails, and hangs if it had no answer.
+func TestCallsTakeTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		for name, tt := range map[string]struct {
+			call
+			takes time.Duration
+			want  error
+		}{
+			"an answer":          {call{at: time.Second, took: 2 * time.Second}, 3 * time.Second, nil},
+			"an error":           {call{took: 2 * time.Second, err: broken}, 2 * time.Second, broken},
+			"no answer":          {call{took: 2 * time.Second, pending: true}, time.Minute, context.DeadlineExceeded},
+			"given up meanwhile": {call{took: time.Hour}, time.Minute, context.DeadlineExceeded},
+		} {
+			s, began := NewServer(new(Recording)), time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := s.play(ctx, &tt.call); !errors.Is(err, tt.want) || time.Since(began) != tt.takes {
+				t.Errorf("%s: %v after %v, want %v after %v", name, err, time.Since(began), tt.want, tt.takes)
+			}
+			cancel()
+		}
+	})
+}
+
+// The node's problems of the present time come with those that the program knows, and with their recorded age.
+func TestReportOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Unix(1000, 0)
+		trouble := func(cause string, since time.Time) pleg.Report {
+			return pleg.Report{Troubles: []pleg.Trouble{{Cause: cause, Since: since}}}
+		}
+		s := NewServer(&Recording{Header: Header{Began: began}, nodes: []nodeState{
+			{0, trouble("first", began.Add(-time.Minute))}, {time.Hour, trouble("second", began.Add(time.Hour))},
+		}})
+		zero := time.Now()
+		for want, since := range []time.Time{zero.Add(-time.Minute), zero.Add(time.Hour)} {
+			r := trouble("own", zero)
+			s.Report(&r)
+			if len(r.Troubles) != 2 || r.Troubles[0].Cause != "own" || r.Troubles[1].Cause != []string{"first", "second"}[want] || !r.Troubles[1].Since.Equal(since) {
+				t.Errorf("after %v: %+v, want a trouble since %v", time.Since(zero), r.Troubles, since)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
 }
 
 // A client that lists late gets the answers that were given before the list it has not asked for.

@@ -1,0 +1,159 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// newTestStates returns the states of a cluster with nodes in each condition, as they are at a time.
+func newTestStates(at time.Time) *States {
+	info := jetstream.StreamInfo{TimeStamp: at}
+	stream, bucket := &fakeStream{info: info}, &fakeStream{info: info}
+	lease := func(node string, of agentState) {
+		of.Layout = layout
+		bucket.add(leasePrefix+nodeKey("c", node), encode(of))
+	}
+	tell := func(node string, k kind) {
+		stream.add(nodeSubject("c", node), encode(newMessage("", k, &pleg.Event{Epoch: "e", Seq: 1, ObservedAt: at})))
+	}
+	pod := func(node, namespace string, uid pleg.PodUID, removed ...pleg.ContainerID) {
+		r := newRecord(uid, string(uid), namespace)
+		ev := pleg.Event{Epoch: "e", Seq: 1, PodUID: uid, PodName: string(uid), PodNamespace: namespace, ContainerID: "x", Type: pleg.ContainerStarted, ObservedAt: at}
+		for r.apply(&ev); len(removed) > 0; removed = removed[1:] {
+			r.apply(&pleg.Event{Type: pleg.ContainerRemoved, ContainerID: removed[0]})
+		}
+		body, _ := r.encode(newMessage("", ofState, &ev), 1<<20)
+		stream.add(podSubject("c", node, uid), body)
+	}
+	hangs := []Finding{{PodUID: "b", What: "hangs"}, {PodUID: "never", Pod: "shop/never-inspected", What: "hangs"}}
+	lease("works", agentState{Agent: "a", CurrentAsOf: at, health: health{Verdict: &Verdict{Severity: verdict.OK}, Pods: hangs}})
+	tell("works", ofSynced)
+	pod("works", "shop", "a")
+	pod("works", "jobs", "b")
+	pod("works", "jobs", "gone", "x")
+	pod("works", "jobs", "gone-again")
+	pod("works", "jobs", "gone-again", "x")
+	stream.add(podSubject("c", "works", "garbage"), []byte("garbage"))
+	lease("began", agentState{Agent: "a"})
+	lease("begins", agentState{Agent: "a"})
+	tell("begins", ofGap)
+	lease("stopped", agentState{Ended: true})
+	tell("stopped", ofGap)
+	lease("stopped-and-purged", agentState{Ended: true})
+	tell("no-agent", ofSynced)
+	pod("no-agent", "shop", "z")
+	tell("forgotten", ofGone)
+	return &States{&store{patience: thorough, js: fakeJetStream{stream: bucket}, stream: stream}, "c"}
+}
+
+// The nodes are those that have published or whose agent runs, in the order of their names.
+func TestNodes(t *testing.T) {
+	at := time.Unix(1000, 0)
+	nodes, err := newTestStates(at).Nodes(t.Context())
+	kit.Must(t, err)
+	var got []string
+	for _, n := range nodes {
+		says := ""
+		if n.Verdict != nil && len(n.Verdict.Findings) > 0 {
+			says = n.Verdict.Findings[0].What
+		}
+		if got = append(got, fmt.Sprintf("%s %q %v %s", n.Name, n.Agent, n.Silent, says)); !n.LastSeen.Equal(at) {
+			t.Errorf("%s was last seen %v, want %v", n.Name, n.LastSeen, at)
+		}
+	}
+	if want := []string{
+		`began "a" false `, `begins "a" true has not published the states of all its pods`, `no-agent "" true has no agent`, `stopped "" true was stopped`, `works "a" false `,
+	}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// The pods of some nodes and namespaces, each with its problem or that of its node: also one that was never inspected.
+func TestPods(t *testing.T) {
+	states := newTestStates(time.Unix(1000, 0))
+	for _, tt := range []struct {
+		nodes, namespaces []string
+		want              string
+	}{
+		{nil, nil, "jobs/b works hangs, shop/a works , shop/never-inspected works hangs, shop/z no-agent has no agent"},
+		{nil, []string{"jobs", "none"}, "jobs/b works hangs"},
+		{[]string{"no-agent"}, nil, "shop/z no-agent has no agent"},
+		{[]string{"works"}, []string{"shop"}, "shop/a works , shop/never-inspected works hangs"},
+	} {
+		var got []string
+		for pod, err := range states.Pods(t.Context(), tt.nodes, tt.namespaces) {
+			kit.Must(t, err)
+			if pod.Silent != (pod.Node == "no-agent") {
+				t.Errorf("%s is silent: %v", pod.Name, pod.Silent)
+			}
+			got = append(got, fmt.Sprintf("%s/%s %s %s", pod.Namespace, pod.Name, pod.Node, cmp.Or(pod.Finding, new(Finding)).What))
+		}
+		if slices.Sort(got); strings.Join(got, ", ") != tt.want {
+			t.Errorf("of the nodes %q and the namespaces %q: %q, want %q", tt.nodes, tt.namespaces, got, tt.want)
+		}
+	}
+}
+
+// A name that nobody has published is probably wrong.
+func TestCheck(t *testing.T) {
+	states := newTestStates(time.Unix(1000, 0))
+	empty := &States{&store{patience: thorough, js: fakeJetStream{stream: new(fakeStream)}, stream: new(fakeStream)}, "c"}
+	for _, tt := range []struct {
+		of    *States
+		nodes []string
+		want  string
+	}{
+		{states, nil, "<nil>"},
+		{states, []string{"works", "no-agent"}, "<nil>"},
+		{states, []string{"works", "wroks"}, `node "wroks" of cluster "c" has not published`},
+		{states, []string{"forgotten"}, `node "forgotten" of cluster "c" has not published`},
+		{empty, nil, `no node of cluster "c" has published`},
+	} {
+		if got := fmt.Sprint(tt.of.Check(t.Context(), tt.nodes)); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.nodes, got, tt.want)
+		}
+	}
+}
+
+// What the value of an agent says about its node.
+func TestNodeOfAnAgent(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		value    agentState
+		agent    string
+		known    time.Time
+		severity verdict.Severity
+		says     string
+	}{
+		"it works":          {agentState{Layout: 2, Agent: "a", CurrentAsOf: at, health: health{Verdict: &Verdict{Severity: verdict.OK}}}, "a", at, verdict.OK, ""},
+		"it has ended":      {agentState{Layout: layout, Agent: "a", Ended: true}, "", time.Time{}, verdict.Warning, "the node was stopped"},
+		"an older version":  {agentState{Agent: "a", CurrentAsOf: at}, "a", time.Time{}, verdict.Problem, "in the layout of an older version: update its agent"},
+		"it cannot publish": {agentState{Layout: layout, Agent: "a", CurrentAsOf: at, Fault: &fault{at, "no room"}}, "a", time.Time{}, verdict.Problem, ": no room"},
+	} {
+		n := nodeIn(&jetstream.RawStreamMsg{Subject: leasePrefix + nodeKey("c", "n.1"), Time: at, Data: encode(tt.value)}, at)
+		if n.Name != "n.1" || n.Agent != tt.agent || !n.LastSeen.Equal(at) || !n.CurrentAsOf.Equal(tt.known) || n.Silent == (tt.severity == verdict.OK) ||
+			n.Verdict == nil || n.Verdict.Severity != tt.severity || !strings.Contains(n.Verdict.Text, tt.says) {
+			t.Errorf("%s: the node is %+v with %+v", name, n, n.Verdict)
+		}
+	}
+}
+
+// A stream without a limit has none; the server says -1.
+func TestSizeOfTheStream(t *testing.T) {
+	for most, want := range map[int64]uint64{-1: 0, 9: 9} {
+		s := States{store: (&fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxBytes: most}, State: jetstream.StreamState{Bytes: 7}}}).on()}
+		if used, limit, err := s.Size(t.Context()); err != nil || used != 7 || limit != want {
+			t.Errorf("%d of %d bytes, %v; want 7 of %d", used, limit, err, want)
+		}
+	}
+}
