@@ -114,8 +114,12 @@ func TestLateReasonIsCorrected(t *testing.T) {
 			event  pleg.EventType // of this change, if any
 			want   string
 		}{
-			{"Error", "", ""}, {"Error", "", ""}, {"OOMKilled", "", "Corrected(c)"}, {"OOMKilled", "", ""},
-			{"Error", pleg.ContainerDied, "Died(c)"}, {"OOMKilled", stage.ContainerChanged, "Changed(c) Corrected(c)"},
+			{"Error", "", ""},
+			{"Error", "", ""},
+			{"OOMKilled", "", "Corrected(c)"},
+			{"OOMKilled", "", ""},
+			{"Error", pleg.ContainerDied, "Died(c)"},
+			{"OOMKilled", stage.ContainerChanged, "Changed(c) Corrected(c)"},
 		} {
 			ended := &pleg.ContainerStatus{ID: "c", Attempt: 2, State: pleg.StateExited, ExitCode: 137, Reason: step.reason}
 			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{ended}})
