@@ -3,11 +3,13 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,16 +19,26 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// TestRelistCost measures an idle relist beside 110 real pods of two containers with 4 KB of annotations each, as
+// TestRelistCost measures an idle relist beside real pods of two containers with 4 KB of annotations each, as
 // "make -C bench relistcost" does beside simulated ones: with the kubelet's own code, and with the second step.
+// KUBELET_E2E_SIZES are the numbers of pods.
 func TestRelistCost(t *testing.T) {
-	const pods, containers = 110, 2
 	ctx := t.Context()
 	bin := t.TempDir()
 	unmodified, step := filepath.Join(bin, "relistcost"), filepath.Join(bin, "relistcost-step")
 	build(ctx, t, "build", "-trimpath", "-o", unmodified, "./relistcost")
 	build(ctx, t, "run", "./upstream", "-steps", "2", "go", "build", "-trimpath", "-o", step, "./relistcost")
 
+	for text := range strings.FieldsSeq(cmp.Or(os.Getenv("KUBELET_E2E_SIZES"), "110")) {
+		size, err := strconv.Atoi(text)
+		kit.Must(t, err)
+		t.Run("pods="+text, func(t *testing.T) { relistCost(t, size, unmodified, step) })
+	}
+}
+
+func relistCost(t *testing.T, pods int, unmodified, step string) {
+	const containers = 2
+	ctx := t.Context()
 	l, _ := startLab(ctx, t)
 	large := map[string]string{"example.com/large": strings.Repeat("x", 4096)}
 	specs := make([]lab.PodSpec, pods)
@@ -53,7 +65,7 @@ func TestRelistCost(t *testing.T) {
 	fmt.Fprintf(&table, "\n| %s | pods | changes | allocations | MB | CPU (ms) | peak heap (MB) | GCs | longest pause (ms) |\n", lab.DefaultRuntime())
 	for range runs(t, 5) {
 		for name, program := range map[string]string{"kubelet": unmodified, "second step": step} {
-			row, err := exec.CommandContext(ctx, program, "-socket", strings.TrimPrefix(l.Endpoint(), "unix://"), "-name", name).Output()
+			row, err := exec.CommandContext(ctx, program, "-socket", strings.TrimPrefix(l.Endpoint(), "unix://"), "-pods", strconv.Itoa(pods), "-name", name).Output()
 			kit.Must(t, err)
 			table.Write(row)
 		}
