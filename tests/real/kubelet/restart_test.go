@@ -45,8 +45,8 @@ const (
 	withEvents = "+events"
 )
 
-// channelSize is how many events wait for a kubelet that reads none. Its first relist sends two for each
-// pod; what does not fit is discarded, but not by the pipeline.
+// channelSize is how many events wait for a kubelet that does not read them. The first relist sends two for
+// each pod. GenericPLEG discards what does not fit; the pipeline does not.
 const channelSize = 1000
 
 // settleTime is how long a kubelet is left alone after the start of its pods.
