@@ -52,7 +52,13 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: %s is known after %v", severity, cause, took)
 		}
 	}
-	until(t, func() error { _, err := fleet.OpenStates(t.Context(), jetStream(t, a.conn), cluster, ""); return err })
+	until(t, func() error { // an agent makes the bucket after the stream
+		opened, err := fleet.OpenStates(t.Context(), jetStream(t, a.conn), cluster, "")
+		if err == nil {
+			_, err = opened.Nodes(t.Context())
+		}
+		return err
+	})
 	shows("ok", "", "")
 	hangs := well
 	hangs.Quarantined = []pleg.Quarantined{{UID: "u", Namespace: "shop", Name: "web-0", Since: time.Now().Add(-time.Minute), Hung: 3}}
