@@ -194,7 +194,7 @@ test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 
 .PHONY: test-fleet
 test-fleet: ## test package fleet with real nats-servers and faults; builds them first
-	$(ALONE) test -C tests/real/fleet -race -timeout 10m ./...
+	$(ALONE) test -C tests/real/fleet -race -parallel 8 -timeout 10m ./...
 
 # It compiles much of the Collector, so neither .ci/run nor "make lint" includes it.
 .PHONY: test-otlp
