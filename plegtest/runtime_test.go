@@ -103,6 +103,9 @@ func TestEventStream(t *testing.T) {
 		r.Set("a", "/s=running")
 		pods, err := r.ListPods(t.Context())
 		kit.Must(t, err)
+		if len(pods) != 1 {
+			t.Errorf("%d pods are listed, want one that was replaced", len(pods))
+		}
 		if s := plegtest.Status(pods[0]).Sandboxes[0]; !s.CreatedAt.Equal(time.Now()) {
 			t.Errorf("the sandbox was created at %v, want the present time", s.CreatedAt)
 		}
@@ -148,10 +151,14 @@ func TestCountsAreACopy(t *testing.T) {
 	}
 }
 
-// A stream that ends while it has an event gets no other one, and nobody waits for it.
+// A stream that ends while it has an event gets no other one, and nobody waits for it. Other streams
+// get all events.
 func TestEventForAStreamThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := plegtest.New()
+		ofOther := 0
+		go func() { _ = r.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { ofOther++ }) }()
+		synctest.Wait()
 		for range 20 { // a stream with an event and an end may deliver either
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -173,6 +180,9 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 		r.AnnounceHint(pleg.Hint{})
 		if err := <-ended; !errors.Is(err, errFault) {
 			t.Errorf("the stream ended with %v, want %v", err, errFault)
+		}
+		if synctest.Wait(); ofOther != 41 {
+			t.Errorf("another stream got %d events, want 41", ofOther)
 		}
 	})
 }
