@@ -3,6 +3,7 @@ package simruntime_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -90,5 +91,63 @@ func TestPopulation(t *testing.T) {
 		strings.ReplaceAll("%#0 exited 1 Error, %#1 exited 1 Error, %#2 running", "%", second)
 	if got := words(pod); got != want || first == second {
 		t.Errorf("the pod has %s, want %s", got, want)
+	}
+	names := make(map[string]bool)
+	for _, c := range simruntime.New(simruntime.Options{}).Populate(simruntime.Population{Pods: 1, Containers: 5})[0].Containers {
+		names[c.Name] = true
+	}
+	if len(names) != 5 {
+		t.Errorf("5 containers have the names %v", names)
+	}
+}
+
+// A pod is named as its owner names it: by a replica set, a daemon set or a job.
+func TestNamesOfPods(t *testing.T) {
+	form := regexp.MustCompile(`^((web|cart|checkout|catalog|api|worker|coredns)-[a-z0-9]{9}|node-exporter|kube-proxy|(report|thumbnails)-29[0-9]{6})-[a-z0-9]{5}$`)
+	rt := simruntime.New(simruntime.Options{})
+	rt.AddPod(simruntime.PodSpec{})
+	rt.Populate(simruntime.Population{Pods: 100})
+	for _, pod := range rt.Pods() {
+		if !form.MatchString(pod.Name) {
+			t.Errorf("a pod has the name %s", pod.Name)
+		}
+	}
+}
+
+// A burst takes the oldest pods that it can change, and changes no other.
+func TestBurst(t *testing.T) {
+	for change, changed := range map[simruntime.Change]string{
+		simruntime.Restart: "app#0 exited 1 Error, app#1 running", simruntime.Replace: "app#1 running",
+		simruntime.Exit: "app#0 exited 1 Error", simruntime.Remove: "",
+	} {
+		for _, k := range []int{2, 9} {
+			rt, uids := simruntime.New(simruntime.Options{}), []pleg.PodUID{"ended", "a", "b", "c"}
+			for _, uid := range uids {
+				c := pleg.ContainerStatus{}
+				if uid == "ended" {
+					c.State = pleg.StateExited
+				}
+				rt.AddPod(simruntime.PodSpec{UID: uid, Containers: []pleg.ContainerStatus{c}})
+			}
+			if change != simruntime.Remove {
+				uids = uids[1:]
+			}
+			taken := uids[:min(k, len(uids))]
+			if got := rt.Burst(k, change); !slices.Equal(got, taken) {
+				t.Errorf("change %d: %d pods are %q, want %q", change, k, got, taken)
+			}
+			for _, uid := range uids {
+				got, want := "", "app#0 running"
+				if pod := rt.Pod(uid); pod != nil {
+					got = words(pod)
+				}
+				if slices.Contains(taken, uid) {
+					want = changed
+				}
+				if got != want {
+					t.Errorf("change %d of %d pods: %s has %q, want %q", change, k, uid, got, want)
+				}
+			}
+		}
 	}
 }
