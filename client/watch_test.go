@@ -185,7 +185,7 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 		if err := <-waited; !errors.Is(err, pleg.ErrNoDaemon) {
 			t.Errorf("a call that waits: %v, want ErrNoDaemon", err)
 		}
-		if took := time.Since(began); took > 90*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("the call was notified %v later", took)
 		}
 		time.Sleep(time.Second)
