@@ -29,6 +29,16 @@ func TestCheckRuntime(t *testing.T) {
 		plegtest.CheckRuntime(t, good())
 		plegtest.CheckRuntime(t, good().Basic())
 		plegtest.CheckRuntime(t, answering(func(s *pleg.PodStatus) { s.UID = "" })) // the pipeline knows it
+		slow := good()
+		slow.SetListFault(plegtest.Delay(time.Second))
+		slow.SetInspectFault(plegtest.Delay(time.Second))
+		plegtest.CheckRuntime(t, slow)
+		plegtest.CheckRuntime(t, broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if last != nil {
+				last.Native = new(int) // it belongs to the runtime
+			}
+			return s, ctx.Err()
+		}})
 		memory := good()
 		plegtest.CheckRuntime(t, broken{Runtime: memory, list: func(ctx context.Context, _ []*pleg.Pod) ([]*pleg.Pod, error) {
 			return memory.ListPods(context.WithoutCancel(ctx)) // although its context has ended
@@ -194,6 +204,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				s.Name = "another"
 			}
 		})}, "it returned the status of ns/another (db)"},
+		"status of another id":       {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].ID = "another" }), "the status has the ids"},
 		"status without a container": {answering(func(s *pleg.PodStatus) { s.Containers = nil }), "the status has the ids"},
 		"nil in a status":            {answering(func(s *pleg.PodStatus) { s.Containers[0] = nil }), "of the status is nil"},
 		"neither a status nor an error": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, _ *pleg.PodStatus) (*pleg.PodStatus, error) {

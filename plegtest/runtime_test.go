@@ -139,15 +139,27 @@ func TestEventStream(t *testing.T) {
 	})
 }
 
-// The counts of a moment stay as they were.
-func TestCountsAreACopy(t *testing.T) {
+// Each call is counted. The counts of a moment stay as they were.
+func TestCounts(t *testing.T) {
 	r := plegtest.New()
 	before := r.Counts()
-	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); err != nil {
-		t.Fatal(err)
+	_, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil)
+	kit.Must(t, err)
+	for range 2 {
+		_, err := r.ListPod(t.Context(), "a")
+		kit.Must(t, err)
 	}
-	if now := r.Counts().Inspections["a"]; before.Inspections["a"] != 0 || now != 1 {
-		t.Errorf("before %d inspections, then %d; want 0 and 1", before.Inspections["a"], now)
+	for range 3 {
+		_, err := r.ListPods(t.Context())
+		kit.Must(t, err)
+	}
+	for want, got := range map[*plegtest.Counts]plegtest.Counts{
+		{Inspections: map[pleg.PodUID]int{}}:                              before,
+		{Inspections: map[pleg.PodUID]int{"a": 1}, PodLists: 2, Lists: 3}: r.Counts(),
+	} {
+		if !reflect.DeepEqual(got, *want) {
+			t.Errorf("counted %+v, want %+v", got, *want)
+		}
 	}
 }
 
