@@ -3,6 +3,8 @@ package simruntime_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // words are the containers of a pod in the order of their creation.
@@ -44,7 +47,7 @@ func TestStepsOfAPod(t *testing.T) {
 	}})
 	const rest = ", app-2#0 exited 0 Completed, job#0 exited 2 Error"
 	const alone = "app-2#0 exited 0 Completed, job#0 exited 2 Error, app#2 "
-	if got := words(pod); got != "app#0 running"+rest || pod.Namespace != "default" || len(pod.IPs) != 2 {
+	if got := words(pod); got != "app#0 running"+rest || pod.Namespace != "default" || len(pod.IPs) != 2 || strings.Contains(pod.IPs[0], ":") || !strings.Contains(pod.IPs[1], ":") {
 		t.Errorf("the new pod is %+v with %s", pod, got)
 	}
 	for n, step := range []struct {
@@ -81,6 +84,35 @@ func TestStepsOfAPod(t *testing.T) {
 		}
 	}()
 	rt.AddPod(simruntime.PodSpec{UID: "u"})
+}
+
+// The next attempt of a container differs only in what must differ. Another container of its name that runs
+// is no dead one.
+func TestNextAttempt(t *testing.T) {
+	rt := simruntime.New(simruntime.Options{})
+	first := rt.AddPod(simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web-0", Containers: []pleg.ContainerStatus{
+		{Name: "app", Image: "app:7", Attempt: 3, Annotations: map[string]string{"a": "b"}},
+	}}).Containers[0]
+	next, err := rt.RestartContainer(first.ID)
+	kit.Must(t, err)
+	if next.ID == first.ID || !next.CreatedAt.After(first.StartedAt) || !next.StartedAt.After(next.CreatedAt) {
+		t.Errorf("the next attempt is %+v, after %+v", next, first)
+	}
+	want := *first
+	want.ID, want.CreatedAt, want.StartedAt = next.ID, next.CreatedAt, next.StartedAt
+	want.Attempt, want.LogPath, want.Annotations = 4, "/var/log/pods/shop_web-0_u/app/4.log", maps.Clone(first.Annotations)
+	want.Annotations["io.kubernetes.container.restartCount"] = "4"
+	if !reflect.DeepEqual(*next, want) || want.Image != "app:7" || want.Annotations["a"] != "b" {
+		t.Errorf("the next attempt is\n%+v, want\n%+v", *next, want)
+	}
+	rt.Update(func(s *simruntime.State) {
+		_, err := s.AddContainer("u", pleg.ContainerStatus{Name: "app", Attempt: 9})
+		kit.Must(t, err)
+		kit.Must(t, s.PruneDead("u"))
+	})
+	if got, want := words(rt.Pod("u")), "app#4 running, app#9 running"; got != want {
+		t.Errorf("the pod has %s, want %s", got, want)
+	}
 }
 
 // The first containers have exited, and each has its dead attempts.
