@@ -102,6 +102,31 @@ func TestFaultsOfStreams(t *testing.T) {
 	})
 }
 
+// The latencies of a stream add up, and of its losses the greatest counts.
+func TestSeveralFaultsOfAStream(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		for _, lost := range []bool{false, true} {
+			rt.ClearAll()
+			late := simruntime.Fault{RPC: "GetContainerEvents", Latency: time.Second}
+			rt.Inject(late)
+			if lost {
+				rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 1})
+			}
+			rt.Inject(late)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			stream, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+			kit.Must(t, err)
+			synctest.Wait()
+			rt.AddPod(simruntime.PodSpec{})
+			began := time.Now()
+			if _, err := stream.Recv(); lost != (err != nil) || !lost && time.Since(began).Round(ms) != 2*time.Second {
+				t.Errorf("lost: %t: got %v after %v", lost, err, time.Since(began))
+			}
+		}
+	})
+}
+
 // stream is the server's side of an event stream.
 type stream struct {
 	grpc.ServerStream
