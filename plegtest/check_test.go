@@ -293,12 +293,14 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				t.Error("found nothing")
 			}
 			for _, err := range found.errs {
-				rest, ok := err, true
+				rest := err
 				for part := range strings.SplitSeq(tc.want, "…") {
-					if _, rest, ok = strings.Cut(rest, part); !ok {
+					_, after, ok := strings.Cut(rest, part)
+					if !ok {
 						t.Errorf("found %s, want only %s", err, tc.want)
 						break
 					}
+					rest = after
 				}
 			}
 		})
