@@ -184,13 +184,14 @@ func TestGapHasItsReplay(t *testing.T) {
 	}
 }
 
-// A server that ends each connection after an event is asked less and less often. A server whose
+// A server that ends each connection at once, or after an event, is asked less and less often. A server whose
 // connections then last longer than the waits is asked again at once.
 func TestShortConnectionsBackOff(t *testing.T) {
 	for _, test := range []struct {
 		short, lasts time.Duration // connections end at once for a time, and then last
 		least, most  int64
 	}{
+		{5 * time.Minute, -1, 30, 80}, // at once
 		{5 * time.Minute, 0, 30, 80},
 		{0, 20 * time.Second, 15, 15},
 		{time.Minute, 4 * time.Second, 25, 45},
@@ -201,6 +202,9 @@ func TestShortConnectionsBackOff(t *testing.T) {
 			began := time.Now()
 			c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 				watches.Add(1)
+				if test.lasts < 0 {
+					return nil
+				}
 				if time.Since(began) >= test.short {
 					defer time.Sleep(test.lasts)
 				}

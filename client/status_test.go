@@ -67,7 +67,7 @@ func TestPods(t *testing.T) {
 		if hung.Listed == nil || hung.Listed.Containers[0].ID != "c" || !hung.CurrentAsOf.IsZero() || !errors.Is(hung.Err, cache.ErrNotInspected) {
 			t.Errorf("pod %+v, want it as it is listed, and ErrNotInspected", hung)
 		}
-		if well.Err != nil || well.Status.Container("c") == nil || !slices.Equal(well.Status.IPs, []string{plegtest.Address}) {
+		if well.Err != nil || well.Status.Container("c") == nil || well.Last != well.Status || !slices.Equal(well.Status.IPs, []string{plegtest.Address}) {
 			t.Errorf("pod %+v, want container c and an address", well)
 		}
 		if age := time.Since(well.CurrentAsOf); age != 500*time.Millisecond {

@@ -36,9 +36,13 @@ func TestCheck(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a path with % and #?.sock")
 	rawruntime.Serve(t, &rawruntime.Runtime{}, listen(t, path))
 	for _, endpoint := range []string{path, "unix://" + path} {
-		got, err := newClient(t, endpoint, cri.Options{}).Check(t.Context())
+		client := newClient(t, endpoint, cri.Options{})
+		got, err := client.Check(t.Context())
 		if want := (cri.Version{RuntimeName: "fake", RuntimeVersion: "v7"}); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v; want %+v", endpoint, got, err, want)
+		}
+		if got := client.Report().Endpoint; got != endpoint {
+			t.Errorf("the report names %s, want %s", got, endpoint)
 		}
 	}
 }

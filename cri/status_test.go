@@ -56,7 +56,7 @@ func TestPodStatus(t *testing.T) {
 			"s2": sandboxStatus("s2", true, 200, "10.0.0.2", "fd00::2", ""),
 			"s1": sandboxStatus("s1", true, 100, "10.0.0.1"),
 			"s3": sandboxStatus("s3", true, 150, "10.0.0.3"),
-			"s0": host,
+			"s0": host, "later": {Status: &runtimeapi.PodSandboxStatus{Id: "later", State: 99}},
 		},
 		ContainerStatuses: map[string]*runtimeapi.ContainerStatusResponse{"c1": {Status: &runtimeapi.ContainerStatus{
 			Id: "c1", State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: 1, StartedAt: 2, FinishedAt: 3,
@@ -68,8 +68,8 @@ func TestPodStatus(t *testing.T) {
 		}}},
 	}
 	client := connect(t, fake, cri.Options{})
-	listed := pod([]string{"s1", "s2", "s3", "gone", "s0"}, []string{"c1", "left", "c2"})
-	listed.Containers[2].State = pleg.StateUnknown // of a later version of the CRI
+	listed := pod([]string{"s1", "s2", "s3", "gone", "s0", "later"}, []string{"c1", "left", "c2"})
+	listed.Containers[2].State, listed.Sandboxes[5].State = pleg.StateUnknown, pleg.StateUnknown // of a later version of the CRI
 	got, err := client.PodStatus(t.Context(), listed, nil)
 	must(t, err)
 	labels := func(id string) map[string]string { return map[string]string{"l": id} }
@@ -81,6 +81,7 @@ func TestPodStatus(t *testing.T) {
 			{ID: "s2", Attempt: 2, Ready: true, CreatedAt: time.Unix(0, 200), IPs: []string{"10.0.0.2", "fd00::2"}, Labels: labels("s2"), Annotations: annotations("s2")},
 			{ID: "s3", Attempt: 2, Ready: true, CreatedAt: time.Unix(0, 150), IPs: []string{"10.0.0.3"}, Labels: labels("s3"), Annotations: annotations("s3")},
 			{ID: "s0", Attempt: 2, CreatedAt: time.Unix(0, 300), HostNetwork: true, Labels: labels("s0"), Annotations: annotations("s0")},
+			{ID: "later", Attempt: 2},
 		},
 		Containers: []*pleg.ContainerStatus{
 			{

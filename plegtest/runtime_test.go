@@ -103,6 +103,9 @@ func TestEventStream(t *testing.T) {
 		r.Set("a", "/s=running")
 		pods, err := r.ListPods(t.Context())
 		kit.Must(t, err)
+		if len(pods) != 1 {
+			t.Errorf("%d pods are listed, want one that was replaced", len(pods))
+		}
 		if s := plegtest.Status(pods[0]).Sandboxes[0]; !s.CreatedAt.Equal(time.Now()) {
 			t.Errorf("the sandbox was created at %v, want the present time", s.CreatedAt)
 		}
@@ -136,22 +139,38 @@ func TestEventStream(t *testing.T) {
 	})
 }
 
-// The counts of a moment stay as they were.
-func TestCountsAreACopy(t *testing.T) {
+// Each call is counted. The counts of a moment stay as they were.
+func TestCounts(t *testing.T) {
 	r := plegtest.New()
 	before := r.Counts()
-	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); err != nil {
-		t.Fatal(err)
+	_, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil)
+	kit.Must(t, err)
+	for range 2 {
+		_, err := r.ListPod(t.Context(), "a")
+		kit.Must(t, err)
 	}
-	if now := r.Counts().Inspections["a"]; before.Inspections["a"] != 0 || now != 1 {
-		t.Errorf("before %d inspections, then %d; want 0 and 1", before.Inspections["a"], now)
+	for range 3 {
+		_, err := r.ListPods(t.Context())
+		kit.Must(t, err)
+	}
+	for want, got := range map[*plegtest.Counts]plegtest.Counts{
+		{Inspections: map[pleg.PodUID]int{}}:                              before,
+		{Inspections: map[pleg.PodUID]int{"a": 1}, PodLists: 2, Lists: 3}: r.Counts(),
+	} {
+		if !reflect.DeepEqual(got, *want) {
+			t.Errorf("counted %+v, want %+v", got, *want)
+		}
 	}
 }
 
-// A stream that ends while it has an event gets no other one, and nobody waits for it.
+// A stream that ends while it has an event gets no other one, and nobody waits for it. Other streams
+// get all events.
 func TestEventForAStreamThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := plegtest.New()
+		ofOther := 0
+		go func() { _ = r.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { ofOther++ }) }()
+		synctest.Wait()
 		for range 20 { // a stream with an event and an end may deliver either
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -173,6 +192,9 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 		r.AnnounceHint(pleg.Hint{})
 		if err := <-ended; !errors.Is(err, errFault) {
 			t.Errorf("the stream ended with %v, want %v", err, errFault)
+		}
+		if synctest.Wait(); ofOther != 41 {
+			t.Errorf("another stream got %d events, want 41", ofOther)
 		}
 	})
 }

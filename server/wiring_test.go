@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,8 +94,9 @@ func TestOptionsAct(t *testing.T) {
 			log.RequireLines(t, 1, `msg="server stopped" part=server address=bufconn`)
 		}},
 		"Version": {server.Options{Version: "v7"}, func(t *testing.T, f *fixture) {
-			if s, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{}); err != nil || s.GetVersion() != "v7" {
-				t.Errorf("the status has the version %q, %v", s.GetVersion(), err)
+			s, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{})
+			if err != nil || s.GetVersion() != "v7" || !slices.Contains(s.GetWatchFields(), "network_events") {
+				t.Errorf("the status has the version %q and the fields %q, %v", s.GetVersion(), s.GetWatchFields(), err)
 			}
 		}},
 		"Registerer": {server.Options{}, func(t *testing.T, f *fixture) { // the fixture uses one

@@ -1,6 +1,7 @@
 package simruntime_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -46,7 +47,8 @@ func TestChurnIsRealistic(t *testing.T) {
 		rt := simruntime.New(simruntime.Options{Seed: 5})
 		keep := rt.Populate(simruntime.Population{Pods: 20, Containers: 2})[0]
 		const n = 3000
-		system, reasons, added := make(map[pleg.PodUID]bool), make(map[string]bool), make(map[pleg.PodUID]bool)
+		system, ends, added := make(map[pleg.PodUID]bool), make(map[string]bool), make(map[pleg.PodUID]bool)
+		ended, restarted := make(map[string]time.Time), time.Hour
 		began := time.Now()
 		err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 5, Rate: 20, Pods: 40, Actions: n, Keep: []pleg.PodUID{keep.UID}, Observe: func(uid pleg.PodUID) {
 			pod := rt.Pod(uid)
@@ -59,14 +61,24 @@ func TestChurnIsRealistic(t *testing.T) {
 			added[uid] = true
 			system[uid] = pod.Namespace == "kube-system"
 			for _, c := range pod.Containers {
-				reasons[c.Reason] = true
+				if c.State == pleg.StateExited {
+					ends[fmt.Sprint(c.ExitCode, " ", c.Reason)] = true
+				}
+				name := string(uid) + c.Name
+				if at, ok := ended[name]; ok && c.State == pleg.StateRunning {
+					restarted = min(restarted, c.StartedAt.Sub(at))
+				}
+				ended[name] = c.FinishedAt
 			}
 		}})
 		if got, want := time.Since(began), n*50*ms; err != nil || got != want {
 			t.Errorf("%d actions took %v, %v, want %v", n, got, err, want)
 		}
-		if want := map[string]bool{"": true, "Completed": true, "Error": true, "OOMKilled": true}; !maps.Equal(reasons, want) {
-			t.Errorf("containers ended with %v, want %v", reasons, want)
+		if want := map[string]bool{"0 Completed": true, "1 Error": true, "2 Error": true, "137 Error": true, "137 OOMKilled": true}; !maps.Equal(ends, want) {
+			t.Errorf("containers ended with %v, want %v", ends, want)
+		}
+		if restarted.Round(ms) != time.Second {
+			t.Errorf("a container was restarted after %v, want 1s at least", restarted)
 		}
 		if after := rt.Pod(keep.UID); !slices.Equal(after.Containers, keep.Containers) {
 			t.Errorf("the pod to keep has %v, want %v", after.Containers, keep.Containers)

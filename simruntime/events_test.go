@@ -6,7 +6,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -71,6 +75,85 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 		rt.AddPod(simruntime.PodSpec{})
 		if s := rt.Stats(); s.DroppedEvents != 2 {
 			t.Errorf("%d events are dropped after the last client left, want 2", s.DroppedEvents)
+		}
+	})
+}
+
+// A fault refuses a stream, or ends it after some events.
+func TestFaultsOfStreams(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		for want := range 3 {
+			rt.ClearAll()
+			rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Code: codes.Internal, Messages: want})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			stream, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+			kit.Must(t, err)
+			synctest.Wait()
+			rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
+			got := 0
+			for _, err = stream.Recv(); err == nil; _, err = stream.Recv() {
+				got++
+			}
+			if status.Code(err) != codes.Internal || got != want {
+				t.Errorf("a stream that ends after %d events ended with %v after %d", want, err, got)
+			}
+		}
+	})
+}
+
+// The latencies of a stream add up, and of its losses the greatest counts.
+func TestSeveralFaultsOfAStream(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		for _, lost := range []bool{false, true} {
+			rt.ClearAll()
+			late := simruntime.Fault{RPC: "GetContainerEvents", Latency: time.Second}
+			rt.Inject(late)
+			if lost {
+				rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 1})
+			}
+			rt.Inject(late)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			stream, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+			kit.Must(t, err)
+			synctest.Wait()
+			rt.AddPod(simruntime.PodSpec{})
+			began := time.Now()
+			if _, err := stream.Recv(); lost != (err != nil) || !lost && time.Since(began).Round(ms) != 2*time.Second {
+				t.Errorf("lost: %t: got %v after %v", lost, err, time.Since(began))
+			}
+		}
+	})
+}
+
+// stream is the server's side of an event stream.
+type stream struct {
+	grpc.ServerStream
+	ctx  context.Context //nolint:containedctx // a stream has one
+	send func()
+}
+
+func (s stream) Context() context.Context { return s.ctx }
+
+func (s stream) Send(*cri.ContainerEventResponse) error { s.send(); return nil }
+
+// A stream that breaks loses the events on their way.
+func TestBrokenStreamLosesItsEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 { // a stream with an event and an end could send either
+			rt, sent, ended := simruntime.New(simruntime.Options{}), 0, make(chan error)
+			broken := stream{ctx: t.Context(), send: func() {
+				sent++
+				time.Sleep(time.Second) // until all events wait
+				rt.BreakEvents()
+			}}
+			go func() { ended <- rt.Service().GetContainerEvents(&cri.GetEventsRequest{}, broken) }()
+			synctest.Wait()
+			rt.Populate(simruntime.Population{Pods: 3})
+			if err := <-ended; status.Code(err) != codes.Unavailable || sent != 1 {
+				t.Errorf("the stream ended with %v after %d events, want 1", err, sent)
+			}
 		}
 	})
 }

@@ -2,6 +2,7 @@ package simruntime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -33,6 +34,66 @@ func TestFaultHitsSomeCalls(t *testing.T) {
 			if got, _ := statusOf(t.Context(), client, p.Containers[0].ID); got != want {
 				t.Errorf("call %d ended with %v, want %v", n, got, want)
 			}
+		}
+	})
+}
+
+// Faults of a call happen in the order of Inject, until one answers with an error.
+func TestFaultsInOrder(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		id := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0].Containers[0].ID
+		for _, fault := range []simruntime.Fault{{Latency: ms}, {Latency: ms, Code: codes.Internal}, {Latency: ms, Code: codes.NotFound}} {
+			rt.Inject(fault)
+		}
+		if code, took := statusOf(t.Context(), client, id); code != codes.Internal || took != 2*ms {
+			t.Errorf("the call ended with %v after %v, want %v after 2ms", code, took, codes.Internal)
+		}
+	})
+}
+
+// A fault of a pod or of an object hits each call that is about it, and no other.
+func TestFaultOfAPod(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		pods := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})
+		for of, fault := range map[string]simruntime.Fault{
+			"pod": {PodUID: pods[0].UID}, "sandbox": {ID: pods[0].Sandboxes[0].ID}, "container": {ID: pods[0].Containers[0].ID},
+		} {
+			fault.Code = codes.Internal
+			end := rt.Inject(fault)
+			for n, pod := range pods {
+				sandbox, container := string(pod.Sandboxes[0].ID), string(pod.Containers[0].ID)
+				label := map[string]string{"io.kubernetes.pod.uid": string(pod.UID)}
+				ofSandboxes := func(f *cri.PodSandboxFilter) error {
+					_, err := client.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: f})
+					return err
+				}
+				ofContainers := func(f *cri.ContainerFilter) error {
+					_, err := client.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: f})
+					return err
+				}
+				_, ofSandbox := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: sandbox})
+				_, ofContainer := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: container})
+				for call, tc := range map[string]struct {
+					err   error
+					about string
+				}{
+					"PodSandboxStatus":          {ofSandbox, "sandbox"},
+					"ContainerStatus":           {ofContainer, "container"},
+					"list of one sandbox":       {ofSandboxes(&cri.PodSandboxFilter{Id: sandbox}), "sandbox"},
+					"list of one container":     {ofContainers(&cri.ContainerFilter{Id: container}), "container"},
+					"list of its containers":    {ofContainers(&cri.ContainerFilter{PodSandboxId: sandbox}), "sandbox"},
+					"sandboxes with its label":  {ofSandboxes(&cri.PodSandboxFilter{LabelSelector: label}), ""},
+					"containers with its label": {ofContainers(&cri.ContainerFilter{LabelSelector: label}), ""},
+					"list of all, with no pod":  {ofSandboxes(nil), "none"},
+					"containers, with no pod":   {ofContainers(nil), "none"},
+				} {
+					hit := n == 0 && tc.about != "none" && (of == "pod" || of == tc.about)
+					if (status.Code(tc.err) == codes.Internal) != hit {
+						t.Errorf("a fault of the %s of pod 0: %s of pod %d ended with %v, want the fault: %t", of, call, n, tc.err, hit)
+					}
+				}
+			}
+			end()
 		}
 	})
 }
@@ -174,5 +235,25 @@ func TestConcurrencyLimit(t *testing.T) {
 		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 {
 			t.Errorf("a call in flight during a reset and a new bound: %s, %+v, want %s and a peak of 1", got, rt.Stats(), want)
 		}
+	})
+}
+
+// SleepAfterCall sleeps from the first call on, or until its context ends.
+func TestSleepAfterCall(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		errLate := errors.New("late")
+		sleep := func(most, want time.Duration, end error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeoutCause(t.Context(), most, errLate)
+			defer cancel()
+			began := time.Now()
+			if err := rt.SleepAfterCall(ctx, time.Minute); !errors.Is(err, end) || time.Since(began) != want {
+				t.Errorf("it ended with %v after %v, want %v after %v", err, time.Since(began), end, want)
+			}
+		}
+		sleep(time.Hour, time.Hour, errLate)
+		time.AfterFunc(time.Second, func() { listPods(t, client) })
+		sleep(time.Hour, 61*time.Second, nil)
+		sleep(time.Second, time.Second, errLate)
 	})
 }

@@ -3,11 +3,15 @@ package simruntime_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -38,6 +42,20 @@ func idsOf(pods []*pleg.PodStatus) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// An answer may have 16 MiB, or as much as the option says.
+func TestAnswersAreBounded(t *testing.T) {
+	for bound, sizes := range map[int][2]int{0: {15 << 20, 2 << 20}, 100 << 10: {90 << 10, 20 << 10}} {
+		simulate(t, simruntime.Options{MaxMessageBytes: bound}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+			for n, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+				rt.AddPod(simruntime.PodSpec{Annotations: map[string]string{"large": strings.Repeat("x", sizes[n])}})
+				if _, err := client.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{}, grpc.MaxCallRecvMsgSize(32<<20)); status.Code(err) != want {
+					t.Errorf("a bound of %d: the list of %d pods ended with %v, want %v", bound, n+1, err, want)
+				}
+			}
+		})
+	}
 }
 
 // A reader sees a whole update or nothing.

@@ -43,22 +43,41 @@ func problems(answer interface {
 	return strings.Join(append(out, "."), " ")
 }
 
-// TestMalformedAnswers injects faults about one of two pods, and lists and inspects both.
+// problemsOf lists the mistakes in an event: in its sandbox, in its containers and in itself.
+func problemsOf(ev *cri.ContainerEventResponse, known []string) string {
+	words := []string{problems(ev.GetPodSandboxStatus(), known)}
+	for _, c := range ev.GetContainersStatuses() {
+		words = append(words, problems(c, known))
+	}
+	if cri.ContainerEventType_name[int32(ev.GetContainerEventType())] == "" {
+		words = append(words, "kind")
+	}
+	if !slices.Contains(known, ev.GetContainerId()) {
+		words = append(words, "id")
+	}
+	return strings.Join(words, " ")
+}
+
+// TestMalformedAnswers injects faults about one of two pods, lists and inspects both, and reads an event of
+// each.
 func TestMalformedAnswers(t *testing.T) {
-	for malform, want := range map[simruntime.Malform]struct{ container, sandbox, status string }{
-		"":                          {".", ".", "."},
-		simruntime.NilMetadata:      {"no-metadata .", "no-metadata .", "no-metadata ."},
-		simruntime.UnknownState:     {"state .", "state .", "state ."},
-		simruntime.NilStatus:        {".", ".", "nil"},
-		simruntime.OrphanContainers: {"orphan .", ".", "."},
-		simruntime.DuplicateIDs:     {". .", ". .", "."},
-		simruntime.WrongID:          {"id .", "id .", "id ."},
+	for malform, want := range map[simruntime.Malform]struct{ container, sandbox, status, event string }{
+		"":                          {".", ".", ".", ". ."},
+		simruntime.NilMetadata:      {"no-metadata .", "no-metadata .", "no-metadata .", "no-metadata . ."},
+		simruntime.UnknownState:     {"state .", "state .", "state .", ". state . kind"},
+		simruntime.NilStatus:        {".", ".", "nil", "nil ."},
+		simruntime.OrphanContainers: {"orphan .", ".", ".", ". ."},
+		simruntime.DuplicateIDs:     {". .", ". .", ".", ". . ."},
+		simruntime.WrongID:          {"id .", "id .", "id .", ". . id"},
 	} {
 		t.Run(string(malform), func(t *testing.T) {
 			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})
 				known := idsOf(pods)
 				rt.Inject(simruntime.Fault{PodUID: pods[0].UID, Malform: malform})
+				events, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+				kit.Must(t, err)
+				synctest.Wait()
 				var containers, sandboxes []string
 				for _, c := range listContainers(t, client) {
 					containers = append(containers, problems(c, known))
@@ -79,6 +98,14 @@ func TestMalformedAnswers(t *testing.T) {
 					got := problems(containerStatus(t, client, pods[i].Containers[0].ID), known) + " " + problems(sandboxStatus(t, client, pods[i].Sandboxes[0].ID), known)
 					if got != want+" "+want {
 						t.Errorf("statuses of pod %d: %s, want %s", i, got, want)
+					}
+				}
+				for i, want := range []string{want.event, ". ."} {
+					kit.Must(t, rt.ExitContainer(pods[i].Containers[0].ID, 0, ""))
+					ev, err := events.Recv()
+					kit.Must(t, err)
+					if got := problemsOf(ev, known); got != want {
+						t.Errorf("event of pod %d: %s, want %s", i, got, want)
 					}
 				}
 			})

@@ -3,12 +3,16 @@ package simruntime_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // words are the containers of a pod in the order of their creation.
@@ -43,7 +47,7 @@ func TestStepsOfAPod(t *testing.T) {
 	}})
 	const rest = ", app-2#0 exited 0 Completed, job#0 exited 2 Error"
 	const alone = "app-2#0 exited 0 Completed, job#0 exited 2 Error, app#2 "
-	if got := words(pod); got != "app#0 running"+rest || pod.Namespace != "default" || len(pod.IPs) != 2 {
+	if got := words(pod); got != "app#0 running"+rest || pod.Namespace != "default" || len(pod.IPs) != 2 || strings.Contains(pod.IPs[0], ":") || !strings.Contains(pod.IPs[1], ":") {
 		t.Errorf("the new pod is %+v with %s", pod, got)
 	}
 	for n, step := range []struct {
@@ -82,6 +86,35 @@ func TestStepsOfAPod(t *testing.T) {
 	rt.AddPod(simruntime.PodSpec{UID: "u"})
 }
 
+// The next attempt of a container differs only in what must differ. Another container of its name that runs
+// is no dead one.
+func TestNextAttempt(t *testing.T) {
+	rt := simruntime.New(simruntime.Options{})
+	first := rt.AddPod(simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web-0", Containers: []pleg.ContainerStatus{
+		{Name: "app", Image: "app:7", Attempt: 3, Annotations: map[string]string{"a": "b"}},
+	}}).Containers[0]
+	next, err := rt.RestartContainer(first.ID)
+	kit.Must(t, err)
+	if next.ID == first.ID || !next.CreatedAt.After(first.StartedAt) || !next.StartedAt.After(next.CreatedAt) {
+		t.Errorf("the next attempt is %+v, after %+v", next, first)
+	}
+	want := *first
+	want.ID, want.CreatedAt, want.StartedAt = next.ID, next.CreatedAt, next.StartedAt
+	want.Attempt, want.LogPath, want.Annotations = 4, "/var/log/pods/shop_web-0_u/app/4.log", maps.Clone(first.Annotations)
+	want.Annotations["io.kubernetes.container.restartCount"] = "4"
+	if !reflect.DeepEqual(*next, want) || want.Image != "app:7" || want.Annotations["a"] != "b" {
+		t.Errorf("the next attempt is\n%+v, want\n%+v", *next, want)
+	}
+	rt.Update(func(s *simruntime.State) {
+		_, err := s.AddContainer("u", pleg.ContainerStatus{Name: "app", Attempt: 9})
+		kit.Must(t, err)
+		kit.Must(t, s.PruneDead("u"))
+	})
+	if got, want := words(rt.Pod("u")), "app#4 running, app#9 running"; got != want {
+		t.Errorf("the pod has %s, want %s", got, want)
+	}
+}
+
 // The first containers have exited, and each has its dead attempts.
 func TestPopulation(t *testing.T) {
 	pod := simruntime.New(simruntime.Options{}).Populate(simruntime.Population{Pods: 1, Containers: 2, Exited: 1, Dead: 2})[0]
@@ -90,5 +123,63 @@ func TestPopulation(t *testing.T) {
 		strings.ReplaceAll("%#0 exited 1 Error, %#1 exited 1 Error, %#2 running", "%", second)
 	if got := words(pod); got != want || first == second {
 		t.Errorf("the pod has %s, want %s", got, want)
+	}
+	names := make(map[string]bool)
+	for _, c := range simruntime.New(simruntime.Options{}).Populate(simruntime.Population{Pods: 1, Containers: 5})[0].Containers {
+		names[c.Name] = true
+	}
+	if len(names) != 5 {
+		t.Errorf("5 containers have the names %v", names)
+	}
+}
+
+// A pod is named as its owner names it: by a replica set, a daemon set or a job.
+func TestNamesOfPods(t *testing.T) {
+	form := regexp.MustCompile(`^((web|cart|checkout|catalog|api|worker|coredns)-[a-z0-9]{9}|node-exporter|kube-proxy|(report|thumbnails)-29[0-9]{6})-[a-z0-9]{5}$`)
+	rt := simruntime.New(simruntime.Options{})
+	rt.AddPod(simruntime.PodSpec{})
+	rt.Populate(simruntime.Population{Pods: 100})
+	for _, pod := range rt.Pods() {
+		if !form.MatchString(pod.Name) {
+			t.Errorf("a pod has the name %s", pod.Name)
+		}
+	}
+}
+
+// A burst takes the oldest pods that it can change, and changes no other.
+func TestBurst(t *testing.T) {
+	for change, changed := range map[simruntime.Change]string{
+		simruntime.Restart: "app#0 exited 1 Error, app#1 running", simruntime.Replace: "app#1 running",
+		simruntime.Exit: "app#0 exited 1 Error", simruntime.Remove: "",
+	} {
+		for _, k := range []int{2, 9} {
+			rt, uids := simruntime.New(simruntime.Options{}), []pleg.PodUID{"ended", "a", "b", "c"}
+			for _, uid := range uids {
+				c := pleg.ContainerStatus{}
+				if uid == "ended" {
+					c.State = pleg.StateExited
+				}
+				rt.AddPod(simruntime.PodSpec{UID: uid, Containers: []pleg.ContainerStatus{c}})
+			}
+			if change != simruntime.Remove {
+				uids = uids[1:]
+			}
+			taken := uids[:min(k, len(uids))]
+			if got := rt.Burst(k, change); !slices.Equal(got, taken) {
+				t.Errorf("change %d: %d pods are %q, want %q", change, k, got, taken)
+			}
+			for _, uid := range uids {
+				got, want := "", "app#0 running"
+				if pod := rt.Pod(uid); pod != nil {
+					got = words(pod)
+				}
+				if slices.Contains(taken, uid) {
+					want = changed
+				}
+				if got != want {
+					t.Errorf("change %d of %d pods: %s has %q, want %q", change, k, uid, got, want)
+				}
+			}
+		}
 	}
 }

@@ -2,9 +2,15 @@ package simruntime_test
 
 import (
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -31,5 +37,25 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 		}
 		log.RequireLines(t, 1, `msg="simulated runtime serves" address=bufconn`)
 		log.RequireLines(t, 1, `msg="simulated runtime stopped" address=bufconn`)
+	})
+}
+
+// If its listener fails, Serve returns why, and serves no connection any more.
+func TestServeEndsWithItsListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bufconn.Listen(1 << 10)
+		client := cri.NewRuntimeServiceClient(kit.Connect(t, l.DialContext))
+		served := make(chan error, 1)
+		go func() { served <- simruntime.New(simruntime.Options{}).Serve(t.Context(), l) }()
+		for n, want := range []codes.Code{codes.OK, codes.Unavailable} {
+			if _, err := client.Version(t.Context(), &cri.VersionRequest{}); status.Code(err) != want {
+				t.Errorf("call %d ended with %v, want %v", n, err, want)
+			}
+			_ = l.Close()
+			synctest.Wait()
+		}
+		if err := <-served; err == nil || !strings.HasPrefix(err.Error(), "serve the simulated CRI: ") {
+			t.Errorf("Serve = %v, want the error of the listener", err)
+		}
 	})
 }

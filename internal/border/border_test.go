@@ -359,6 +359,7 @@ func TestTimesAreCut(t *testing.T) {
 	for name, tc := range map[string]struct{ at, want time.Time }{
 		"zero":                 {},
 		"good":                 {good, good},
+		"year 1":               {time.Date(1, 6, 1, 0, 0, 0, 0, time.UTC), time.Date(1, 6, 1, 0, 0, 0, 0, time.UTC)},
 		"year 0":               {time.Date(0, 6, 1, 0, 0, 0, 0, time.UTC), time.Time{}},
 		"seconds of a nano":    {time.Unix(1_700_000_000_000_000_000, 0), latest},
 		"the last moment":      {latest, latest},

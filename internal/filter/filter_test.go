@@ -1,6 +1,7 @@
 package filter_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,12 @@ func TestTypes(t *testing.T) {
 		got := slices.DeleteFunc(slices.Clone(all), func(t pleg.EventType) bool { return !f.WantsEvent(&pleg.Event{Type: t}) })
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+	for _, unknown := range []pleg.EventType{"Nothing", pleg.Synced} {
+		want := fmt.Sprintf("unknown event type %q: known are %v", unknown, all)
+		if _, err := filter.New(pleg.Filter{Types: append(created, unknown)}); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", unknown, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,47 +23,61 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// fillWith sets every field of a struct, and of structs behind its pointers, to a value that is not
-// zero.
-func fillWith(t *testing.T, v reflect.Value, text string) {
+// filler sets every field of a struct, and of structs behind its pointers, to a value that is not
+// zero, and that no other field has: a field that takes the place of another is noticed.
+type filler struct {
+	text  string // of all fields; if empty, each has its own
+	unset int    // the bools are false whose numbers have this bit
+	n     int    // the number of the last field
+}
+
+func (f *filler) string() string { return cmp.Or(f.text, fmt.Sprint("text ", f.n)) }
+
+func (f *filler) fill(t *testing.T, v reflect.Value) {
 	t.Helper()
+	f.n++
 	if v.Type() == reflect.TypeFor[time.Time]() {
-		v.Set(reflect.ValueOf(time.Unix(1_700_000_000, 123_456_789)))
+		v.Set(reflect.ValueOf(time.Unix(1_700_000_000+int64(f.n), 123_456_789)))
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fillWith(t, v.Elem(), text)
+		f.fill(t, v.Elem())
 	case reflect.Struct:
 		for _, field := range v.Fields() {
-			fillWith(t, field, text)
+			f.fill(t, field)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fillWith(t, v.Index(0), text)
+		f.fill(t, v.Index(0))
 	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"key": text}))
+		v.Set(reflect.ValueOf(map[string]string{"key": f.string()}))
 	case reflect.Interface:
 		if v.Type() == reflect.TypeFor[error]() {
-			v.Set(reflect.ValueOf(errors.New(text)))
+			v.Set(reflect.ValueOf(errors.New(f.string())))
 		}
 		// Other values come from an embedder's runtime and stay in its process.
 	case reflect.String:
-		v.SetString(text)
+		v.SetString(f.string())
 	case reflect.Bool:
-		v.SetBool(true)
+		v.SetBool(f.n&f.unset == 0)
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(7)
+		v.SetInt(int64(f.n))
 	case reflect.Float64:
-		v.SetFloat(7.5)
+		v.SetFloat(float64(f.n))
 	case reflect.Uint8:
-		v.SetUint(uint64(pleg.StateExited))
+		v.SetUint(uint64(pleg.StateCreated) + uint64(f.n%3))
 	case reflect.Uint32, reflect.Uint64:
-		v.SetUint(9)
+		v.SetUint(uint64(f.n))
 	default:
 		t.Fatalf("fill does not know %v", v.Type())
 	}
+}
+
+func fillWith(t *testing.T, v any, f filler) {
+	t.Helper()
+	f.fill(t, reflect.ValueOf(v).Elem())
 }
 
 // sent returns the message as the receiver sees it.
@@ -75,11 +90,16 @@ func sent[M proto.Message](t *testing.T, m M) M {
 	return out.(M)
 }
 
-// filled returns a value whose fields are all set. So the tests cover fields that are added later.
-func filled[T any](t *testing.T) (v T) {
-	fillWith(t, reflect.ValueOf(&v).Elem(), "text")
+// filled returns a value whose fields are all set, except some of the bools. So the tests cover fields
+// that are added later.
+func filled[T any](t *testing.T, unset int) (v T) {
+	t.Helper()
+	fillWith(t, &v, filler{unset: unset})
 	return v
 }
+
+// unset sets all bools at first, and then makes any two of them differ.
+var unset = []int{0, 1, 2, 4, 8, 16, 32, 64, 128}
 
 // requireKept fails unless a value arrives as it was sent.
 func requireKept[T, M any, P interface {
@@ -93,32 +113,34 @@ func requireKept[T, M any, P interface {
 }
 
 func TestEveryFieldIsKept(t *testing.T) {
-	for _, typ := range eventtype.Types() {
-		ev := filled[pleg.Event](t)
-		ev.Type = typ
-		requireKept(t, ev, wire.FromEvent, wire.ToEvent)
+	for _, unset := range unset {
+		for _, typ := range eventtype.Types() {
+			ev := filled[pleg.Event](t, unset)
+			ev.Type = typ
+			requireKept(t, ev, wire.FromEvent, wire.ToEvent)
+		}
+		for _, state := range []pleg.State{pleg.StateUnknown, pleg.StateCreated, pleg.StateRunning, pleg.StateExited} {
+			status := filled[*pleg.PodStatus](t, unset)
+			status.Containers[0].State = state
+			requireKept(t, status, wire.FromStatus, wire.ToStatus)
+		}
+		requireKept(t, filled[lookup.Container](t, unset), wire.FromContainer, wire.ToContainer)
+		now := filled[pleg.Status](t, unset)
+		now.Version, now.Details = "", filled[nodestate.State](t, unset) // the version is beside the status
+		requireKept(t, now, wire.FromPipelineStatus, wire.ToPipelineStatus)
+		if m := wire.FromPipelineStatus(now); m.GetWidth() != uint32(now.Inspectors) { // for older clients
+			t.Errorf("the width is %d, want %d", m.GetWidth(), now.Inspectors)
+		}
 	}
 	zero := int32(0)
 	requireKept(t, pleg.Event{Type: pleg.ContainerDied, ExitCode: &zero}, wire.FromEvent, wire.ToEvent)
 	requireKept(t, pleg.Event{Type: pleg.ContainerDied}, wire.FromEvent, wire.ToEvent)
-	for _, state := range []pleg.State{pleg.StateUnknown, pleg.StateCreated, pleg.StateRunning, pleg.StateExited} {
-		status := filled[*pleg.PodStatus](t)
-		status.Containers[0].State = state
-		requireKept(t, status, wire.FromStatus, wire.ToStatus)
-	}
-	requireKept(t, filled[lookup.Container](t), wire.FromContainer, wire.ToContainer)
 	for _, q := range []lookup.Query{{Container: "c", Wait: time.Second}, {PID: 7}, {Cgroup: 1 << 40}} {
 		requireKept(t, q, wire.FromQuery, wire.ToQuery)
 	}
-	now := filled[pleg.Status](t)
-	now.Version, now.Details = "", filled[nodestate.State](t) // the version is beside the status
-	requireKept(t, now, wire.FromPipelineStatus, wire.ToPipelineStatus)
-	if m := wire.FromPipelineStatus(now); m.GetWidth() != uint32(now.Inspectors) { // for older clients
-		t.Errorf("the width is %d, want %d", m.GetWidth(), now.Inspectors)
-	}
 	for field := range reflect.TypeFor[nodestate.State]().NumField() { // alone
 		var part nodestate.State
-		fillWith(t, reflect.ValueOf(&part).Elem().Field(field), "text")
+		(&filler{}).fill(t, reflect.ValueOf(&part).Elem().Field(field))
 		requireKept(t, pleg.Status{Details: part}, wire.FromPipelineStatus, wire.ToPipelineStatus)
 	}
 	requireKept(t, pleg.Status{}, wire.FromPipelineStatus, wire.ToPipelineStatus)
@@ -132,15 +154,17 @@ func TestEveryFieldIsKept(t *testing.T) {
 }
 
 func TestOptionsKeepEveryField(t *testing.T) {
-	want := filled[pleg.SubscribeOptions](t)
-	want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
-	after := want
-	want.After, after.Since = pleg.Position{}, time.Time{} // After and Since exclude each other
-	for _, want := range []pleg.SubscribeOptions{want, after} {
-		r, err := wire.FromOptions(want)
-		kit.Must(t, err)
-		if got, err := wire.ToOptions(sent(t, r)); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+	for _, unset := range unset {
+		want := filled[pleg.SubscribeOptions](t, unset)
+		want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
+		after := want
+		want.After, after.Since = pleg.Position{}, time.Time{} // After and Since exclude each other
+		for _, want := range []pleg.SubscribeOptions{want, after} {
+			r, err := wire.FromOptions(want)
+			kit.Must(t, err)
+			if got, err := wire.ToOptions(sent(t, r)); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+			}
 		}
 	}
 }
@@ -187,13 +211,13 @@ func TestEventTypesHaveTheNumbersOfTheEnum(t *testing.T) {
 func TestTextIsSentAsUTF8(t *testing.T) {
 	const said, want = "caf\xe9", "caf\uFFFD"
 	var ev pleg.Event
-	fillWith(t, reflect.ValueOf(&ev).Elem(), said)
+	fillWith(t, &ev, filler{text: said})
 	ev.Type = pleg.ContainerDied
 	if m := sent(t, wire.FromEvent(ev)); m.GetPodName() != want || m.GetReason() != want {
 		t.Errorf("the event is sent as %v", m)
 	}
 	var status pleg.PodStatus
-	fillWith(t, reflect.ValueOf(&status).Elem(), said)
+	fillWith(t, &status, filler{text: said})
 	for n := range 20 { // most entries are valid
 		status.Containers[0].Labels[fmt.Sprint("key-", n)] = "text"
 	}
@@ -209,7 +233,7 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	var container lookup.Container
 	var pod pleg.Pod
 	for _, v := range []any{&now, &details, &container, &pod} {
-		fillWith(t, reflect.ValueOf(v).Elem(), said)
+		fillWith(t, v, filler{text: said})
 	}
 	now.Details = details
 	if got := sent(t, wire.FromPipelineStatus(now)); got.GetEndpoint() != want || got.GetRuntime().GetName() != want {
@@ -266,7 +290,7 @@ func TestYearsThatJSONCannotHave(t *testing.T) {
 // FuzzEvent checks that an event of any version is the same after it is sent once
 // more.
 func FuzzEvent(f *testing.F) {
-	ev := filled[pleg.Event](&testing.T{})
+	ev := filled[pleg.Event](&testing.T{}, 0)
 	for _, t := range []pleg.EventType{pleg.ContainerDied, pleg.PodSync, pleg.Synced, pleg.Gap} {
 		ev.Type = t
 		data, err := proto.Marshal(wire.FromEvent(ev))

@@ -1,0 +1,77 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	kit "github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
+)
+
+// While a call has not returned, or once it has failed, a runtime with a thread that waits in the kernel is
+// reported as such. The test is inside the package, because the runtime of a test has no process of its own.
+func TestRuntimeThatWaitsInTheKernel(t *testing.T) {
+	const asRuntime = "PLEG_TEST_RUNTIME"
+	if os.Getenv(asRuntime) != "" {
+		waitInTheKernel()
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), asRuntime+"=1")
+	pid := kit.Run(t, cmd).Process.Pid
+	proc, times := os.DirFS("/proc"), 0
+	kit.Eventually(t, "a thread that waits, not only for a moment", func(context.Context) error {
+		if p, _ := process.Read(proc, pid); p.State != "S" || !process.Waits(proc, pid) {
+			times = 0
+		} else if times++; times == 3 {
+			return nil
+		}
+		return errors.New("none does")
+	})
+	m, err := newMetrics(instrument.Registry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Client{observed: newObserved(), metrics: m, inFlight: inFlight{calls: make(map[*pleg.Call]struct{})}}
+	c.observed.last.Store(&connection{pid: pid})
+	waits := func(when string, want bool) {
+		t.Helper()
+		now := nodestate.Of(c.Report().Details)
+		if p := now.Process; p == nil || p.PID != pid || (p.State == "D") != want {
+			t.Errorf("%s: the process is %+v, want state D: %t", when, p, want)
+		}
+	}
+	waits("without a call", false)
+	end := c.inFlight.begin(pleg.Call{Method: "Version"})
+	waits("during a call", true)
+	end()
+	waits("after it", false)
+	m.failed.Store(true)
+	waits("after a call that failed", true)
+}
+
+// waitInTheKernel makes a thread wait in the kernel until its child ends, as vfork does. It is not the
+// first thread, whose state is that of the process.
+func waitInTheKernel() {
+	for range 2 {
+		go func() {
+			runtime.LockOSThread()
+			if syscall.Gettid() == os.Getpid() {
+				select {}
+			}
+			child, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+			for child == 0 { // until its parent ends
+				_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0)
+				_, _, _ = syscall.RawSyscall6(syscall.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+			}
+		}()
+	}
+	select {}
+}
