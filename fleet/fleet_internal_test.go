@@ -119,7 +119,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		states, err := OpenStates(t.Context(), s, "c", "")
 		kit.Must(t, err)
-		if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != 1 || nodes[0].Verdict.Findings[0].What != "cannot publish" || !strings.Contains(nodes[0].Verdict.Text, "no disk") {
+		if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != 1 || !strings.Contains(nodes[0].Verdict.Text, "cannot publish") || !strings.Contains(nodes[0].Verdict.Text, "no disk") {
 			t.Errorf("the nodes are %+v, %v; want one that cannot publish", nodes, err)
 		}
 		s.stream.with(func() { s.stream.err = nil })
@@ -189,7 +189,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		}
 		from = s.position(t)
 		stop()
-		if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != 1 || !nodes[0].Silent || nodes[0].Verdict.Findings[0].What != "was stopped" {
+		if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != 1 || !nodes[0].Silent || !strings.Contains(nodes[0].Verdict.Text, "was stopped") {
 			t.Errorf("the nodes are %+v, %v; want one that was stopped", nodes, err)
 		}
 		kit.Must(t, states.Forget(t.Context(), "n"))
