@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -24,6 +26,7 @@ type keptLease struct {
 	value    agentState
 	text     string // in place of the value
 	revision uint64
+	takes    time.Duration // of each update
 }
 
 func (k *keptLease) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
@@ -45,9 +48,10 @@ func (e leaseEntry) Value() []byte {
 	return encode(e.of.value)
 }
 
-func (k *keptLease) Update(_ context.Context, _ string, value []byte, last uint64) (uint64, error) {
+func (k *keptLease) Update(ctx context.Context, _ string, value []byte, last uint64) (uint64, error) {
+	time.Sleep(k.takes)
 	k.value = agentState{}
-	return last + 1, json.Unmarshal(value, &k.value)
+	return last + 1, cmp.Or(ctx.Err(), json.Unmarshal(value, &k.value))
 }
 
 // A lease says that all is published up to the time of a list, once no earlier message waits.
@@ -67,6 +71,22 @@ func TestLeaseIsBehindWhatWaits(t *testing.T) {
 		if p.due(health{}) {
 			t.Error("a lease is due as soon as it is renewed")
 		}
+	}
+}
+
+// A renewal may take as long as any other request. An agent that has renewed its lease owns its place, and has told its
+// health; after an error it looks for the bucket and its place again.
+func TestRenewal(t *testing.T) {
+	for takes, works := range map[time.Duration]bool{requestTimeout - 1: true, requestTimeout + 1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			h := health{Verdict: &Verdict{Severity: verdict.Warning}}
+			var p Publisher
+			p.o.Conn, p.bucket, p.revision = new(nats.Conn), &keptLease{takes: takes}, 7
+			err := p.renew(t.Context(), h)
+			if (err == nil) != works || p.owned != works || p.due(h) == works || (p.bucket != nil) != works || works && p.revision != 8 || !works && p.revision != 0 {
+				t.Errorf("after %v: %v; owned: %v, due: %v, revision %d", takes, err, p.owned, p.due(h), p.revision)
+			}
+		})
 	}
 }
 
@@ -164,7 +184,7 @@ func TestHealthThatHangs(t *testing.T) {
 func TestLeaseExpiresByTheServersClock(t *testing.T) {
 	at := time.Unix(1000, 0)
 	m := &jetstream.RawStreamMsg{Subject: leasePrefix + nodeKey("c", "n"), Time: at, Data: encode(agentState{Layout: layout, Agent: "a"})}
-	for age, silent := range map[time.Duration]bool{LeaseTTL: false, LeaseTTL + 1: true} {
+	for age, silent := range map[time.Duration]bool{15 * time.Second: false, 15*time.Second + 1: true} {
 		if n := nodeIn(m, at.Add(age)); n.Silent != silent || (n.Agent == "") != silent {
 			t.Errorf("with a lease of %v the node is %+v, want it silent: %v", age, n, silent)
 		}

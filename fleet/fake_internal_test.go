@@ -1,13 +1,20 @@
 package fleet
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // fakeStream is a stream on a server in memory.
@@ -152,6 +159,8 @@ type fakeJetStream struct {
 	jetstream.JetStream
 
 	stream *fakeStream // of each name
+	err    error       // of each change
+	got    *[]*nats.Msg
 }
 
 func (j fakeJetStream) Stream(context.Context, string) (jetstream.Stream, error) {
@@ -160,7 +169,14 @@ func (j fakeJetStream) Stream(context.Context, string) (jetstream.Stream, error)
 
 func (fakeJetStream) Conn() *nats.Conn { return new(nats.Conn) }
 
-func (fakeJetStream) PublishMsgAsync(*nats.Msg, ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+func (j fakeJetStream) UpdateStream(context.Context, jetstream.StreamConfig) (jetstream.Stream, error) {
+	return j.stream, j.err
+}
+
+func (j fakeJetStream) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	if j.got != nil {
+		*j.got = append(*j.got, m)
+	}
 	answer := fakeAnswer{ok: make(chan *jetstream.PubAck, 1)}
 	time.AfterFunc(time.Millisecond, func() { answer.ok <- new(jetstream.PubAck) })
 	return answer, nil
@@ -175,3 +191,52 @@ type fakeAnswer struct {
 
 func (a fakeAnswer) Ok() <-chan *jetstream.PubAck { return a.ok }
 func (a fakeAnswer) Err() <-chan error            { return a.failed }
+
+// connectTo returns a connection to a server in memory that takes messages of so many bytes.
+func connectTo(t *testing.T, maxPayload int) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect("", nats.InProcessServer(fakeServer(maxPayload)), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	kit.Must(t, err)
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+type fakeServer int
+
+// InProcessConn implements [nats.InProcessConnProvider].
+func (s fakeServer) InProcessConn() (net.Conn, error) {
+	return serveClient(int(s), func(line string, _ io.Reader) string {
+		if line == "PUB forbidden 0\r\n" {
+			return "-ERR 'Permissions Violation for Publish to \"forbidden\"'\r\n"
+		}
+		return ""
+	}), nil
+}
+
+// serveClient returns the connection of a client, of which answer gets each line. A client that writes may not read
+// meanwhile, so the server does not wait until its answers are read.
+func serveClient(maxPayload int, answer func(line string, rest io.Reader) string) net.Conn {
+	client, server := net.Pipe()
+	answers := make(chan string, 1000)
+	answers <- fmt.Sprintf("INFO {\"headers\":true,\"max_payload\":%d}\r\n", maxPayload)
+	go func() {
+		for text := range answers {
+			_, _ = io.WriteString(server, text)
+		}
+	}()
+	go func() {
+		defer close(answers)
+		for r := bufio.NewReader(server); ; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if line == "PING\r\n" {
+				answers <- "PONG\r\n"
+			} else if text := answer(line, r); text != "" {
+				answers <- text
+			}
+		}
+	}()
+	return client
+}

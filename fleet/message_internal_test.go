@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -76,7 +77,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		t.Errorf("a status without labels leaves %v", s.Labels)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
-		s.apply(new(event(5, pleg.ContainerRemoved, id)))
+		if s.apply(new(event(5, pleg.ContainerRemoved, id))); s.Gone != (id == "s") {
+			t.Errorf("without %s the pod is gone: %v", id, s.Gone)
+		}
 	}
 	ce = newMessage("", ofState, &base)
 	body, _ = s.encode(ce, 1<<20)
@@ -272,6 +275,15 @@ func TestPatience(t *testing.T) {
 		if got := (&patience{unanswered: i}).timeout(); got != want*time.Second {
 			t.Errorf("after %d attempts without an answer, one request takes %v, want %d s", i, got, want)
 		}
+	}
+	var p patience
+	conn := connectTo(t, 100)
+	for _, err := range []error{nats.ErrTimeout, errors.New("refused"), context.DeadlineExceeded, jetstream.ErrNoHeartbeat, nil} {
+		p.note(conn, err)
+		p.note(new(nats.Conn), err)
+	}
+	if p.unanswered != 3 {
+		t.Errorf("%d attempts had no answer, want 3", p.unanswered)
 	}
 }
 

@@ -1,9 +1,15 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +110,65 @@ func TestRowIsSentAgain(t *testing.T) {
 	}
 }
 
+// Each message names the one before it: the newest of its node, or the one before it in its row. Those of a batch are
+// counted.
+func TestHeaders(t *testing.T) {
+	first := nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"7"}, jetstream.ExpectedLastSubjSeqSubjHeader: {"pleg.v2.c.n.>"}}
+	for name, tt := range map[string]struct {
+		kind kind
+		sent int
+		want func(p *Publisher) nats.Header
+	}{
+		"an event": {ofEvent, 0, func(*Publisher) nats.Header { return first }},
+		"an event behind it": {ofEvent, 1, func(*Publisher) nats.Header {
+			return nats.Header{jetstream.ExpectedLastMsgIDHeader: {"x.1"}, jetstream.MsgIDHeader: {"x.2"}}
+		}},
+		"a Gap": {ofGap, 0, func(p *Publisher) nats.Header {
+			h := nats.Header{batchID: {p.id}, batchSequence: {"1"}, batchCommit: {"1"}}
+			maps.Copy(h, first)
+			return h
+		}},
+	} {
+		p, _ := newTestPublisher(t, new(fakeStream))
+		var got []*nats.Msg
+		p.js, p.queue, p.sent, p.last, p.id, p.inRows = fakeJetStream{got: &got}, outgoingEvents(new(record), 1+tt.sent), tt.sent, 7, "x", tt.sent
+		p.queue[0].kind = tt.kind
+		kit.Must(t, p.send())
+		want := maps.Clone(tt.want(p))
+		want["Content-Type"] = []string{"application/cloudevents+json"}
+		if p.late.Stop(); len(got) != 1 || !reflect.DeepEqual(got[0].Header, want) || p.sent != 1+tt.sent || len(p.parts) != 1 {
+			t.Errorf("%s: %+v with %d in flight, want %v", name, got, p.sent, want)
+		}
+	}
+}
+
+// A message with its headers is not larger than the server and the stream allow, whatever the length of its names.
+func TestMessageFitsWithItsHeaders(t *testing.T) {
+	const most = 8000
+	for name, tt := range map[string]struct {
+		payload int
+		stream  int32
+	}{"the server": {most, -1}, "the stream": {1 << 20, most}} {
+		p, _ := newTestPublisher(t, &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxMsgSize: tt.stream}}})
+		var got []*nats.Msg
+		p.o.Conn, p.js, p.all = connectTo(t, tt.payload), fakeJetStream{got: &got}, allOf(strings.Repeat("c", maxCluster), strings.Repeat("n", maxName))[0]
+		p.last, p.source = math.MaxUint64, ceSource(strings.Repeat("c", maxCluster), strings.Repeat("n", maxName))
+		for n := most - 2000; n < most; n += 25 {
+			r := newRecord("u", "web", "shop")
+			r.apply(&pleg.Event{Type: pleg.ContainerStarted, ContainerID: "c"})
+			r.setStatus(&pleg.PodStatus{Containers: []*pleg.ContainerStatus{{Message: strings.Repeat("m", n)}}})
+			p.queue, p.sent = nil, 0
+			p.enqueueState(t.Context(), "s", r)
+			kit.Must(t, p.send())
+		}
+		p.late.Stop()
+		largest := slices.MaxFunc(got, func(a, b *nats.Msg) int { return cmp.Compare(len(a.Data), len(b.Data)) })
+		if size := largest.Size() - len(largest.Subject); size > most || size < most-1024 {
+			t.Errorf("%s takes %d bytes, and the largest message has %d", name, most, size)
+		}
+	}
+}
+
 // States that were all published at one time are not published again at one time, and those of a stream that keeps
 // everything never. A node without pods says that its agent lives.
 func TestRefreshIsSpread(t *testing.T) {
@@ -117,6 +182,11 @@ func TestRefreshIsSpread(t *testing.T) {
 	if p.refresh(t.Context()); len(p.queue) != 2 { // 1800 times until the next 30 minutes have passed
 		t.Errorf("%d states at once, want 2", len(p.queue))
 	}
+	for _, o := range p.queue {
+		if o.kind != ofState || p.pods[o.subject] != o.record {
+			t.Errorf("a message of kind %s has the subject %s, and another record", o.kind, o.subject)
+		}
+	}
 	stream.info.Config.MaxAge, p.queue = 0, nil
 	if p.refresh(t.Context()); len(p.queue) > 0 {
 		t.Errorf("%d messages, although the stream keeps those that it has", len(p.queue))
@@ -124,16 +194,18 @@ func TestRefreshIsSpread(t *testing.T) {
 	stream.info.Config.MaxAge, p.pods, p.own.stored = time.Hour, nil, old
 	if p.refresh(t.Context()); len(p.queue) != 1 || p.queue[0].kind != ofAgent || p.queue[0].subject != p.node {
 		t.Errorf("%+v, want one message of the node", p.queue)
+	} else if m, err := decode(p.queue[0].body); err != nil || m.kind != ofAgent {
+		t.Errorf("it is read as %+v, %v", m, err)
 	}
 }
 
 // A pod that is gone is no state to publish again. It is forgotten once the server has no message of it.
 func TestGonePodIsForgotten(t *testing.T) {
 	p, _ := newTestPublisher(t, new(fakeStream))
-	p.pods["s"] = newRecord("u", "web", "shop")
-	p.keep("s", p.pods["s"])
-	if len(p.pods) != 0 || len(p.gone) != 1 {
-		t.Errorf("%d pods, %d that are gone; want one that is gone", len(p.pods), len(p.gone))
+	p.pods["s"], p.gap = newRecord("u", "web", "shop"), new(pleg.Event)
+	p.enqueueReplay(t.Context(), pleg.Event{Type: pleg.Synced})
+	if len(p.queue) != 3 || len(p.pods) != 0 || len(p.gone) != 1 {
+		t.Errorf("%d messages; %d pods, %d that are gone; want a message that one is gone", len(p.queue), len(p.pods), len(p.gone))
 	}
 	if missing, err := p.missesAnEnd(t.Context(), nil, nil); missing || err != nil || len(p.gone) != 0 {
 		t.Errorf("%v, %v, and %d pods are left, want none", missing, err, len(p.gone))
@@ -185,6 +257,7 @@ func TestVerify(t *testing.T) {
 		"the end came again":          {func(_ *Publisher, s *fakeStream) { s.add("n.gone", end); s.info.State.Subjects["n.gone"]++ }, false},
 		"the end expired":             {func(_ *Publisher, s *fakeStream) { delete(s.info.State.Subjects, "n.gone") }, false},
 		"the newest message was lost": {func(p *Publisher, _ *fakeStream) { p.last = 4 }, true},
+		"a backup was restored":       {func(p *Publisher, _ *fakeStream) { p.last, p.newestOfAll = 2, 9 }, true},
 	} {
 		s := &fakeStream{info: jetstream.StreamInfo{State: jetstream.StreamState{Subjects: map[string]uint64{"n.own": 1, "n.pod": 1, "n.gone": 1}}}}
 		s.add("n.own", nil)
@@ -197,6 +270,10 @@ func TestVerify(t *testing.T) {
 		if err := p.verify(t.Context()); (err != nil) != tt.lost || (p.pods == nil) != tt.lost {
 			t.Errorf("%s: %v, and it begins again: %v, want %v", name, err, p.pods == nil, tt.lost)
 		}
+	}
+	p, _ := newTestPublisher(t, &fakeStream{err: jetstream.ErrStreamNotFound})
+	if err := p.verify(t.Context()); !errors.Is(err, jetstream.ErrStreamNotFound) || p.pods == nil {
+		t.Errorf("without a stream: %v, and it begins again: %v; want that the next session looks", err, p.pods == nil)
 	}
 }
 
@@ -233,6 +310,71 @@ func TestSessionForgetsTheLists(t *testing.T) {
 	p.pods, p.currentAsOf = nil, time.Now()
 	if err := p.publishOnce(t.Context()); err == nil || !p.currentAsOf.IsZero() {
 		t.Errorf("%v; all is known as of %v, want no time", err, p.currentAsOf)
+	}
+}
+
+// After the answer to a row, the row behind it is in flight, with the whole time for its answer.
+func TestRowBehindARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPublisher(t, new(fakeStream))
+		first := fakeAnswer{ok: make(chan *jetstream.PubAck, 1)}
+		p.queue, p.sent, p.row, p.parts = outgoingEvents(new(record), 3), 3, true, []part{{1, first}, {2, fakeAnswer{}}}
+		p.late = time.NewTimer(requestTimeout)
+		time.Sleep(requestTimeout - 1)
+		first.ok <- &jetstream.PubAck{Sequence: 7}
+		kit.Must(t, p.step(t.Context(), nil))
+		if p.sent != 2 || len(p.queue) != 2 || len(p.parts) != 1 || p.last != 7 {
+			t.Errorf("%d of %d messages are in flight in %d rows, after %d", p.sent, len(p.queue), len(p.parts), p.last)
+		}
+		began := time.Now()
+		if err := p.step(t.Context(), nil); !errors.Is(err, nats.ErrTimeout) || time.Since(began) != requestTimeout {
+			t.Errorf("%v after %v, want %v after %v", err, time.Since(began), nats.ErrTimeout, requestTimeout)
+		}
+	})
+}
+
+// A replay that was interrupted begins again: pods that are not in it are gone.
+func TestInterruptedReplay(t *testing.T) {
+	p, _ := newTestPublisher(t, new(fakeStream))
+	p.pods["s"], p.gap = newRecord("u", "web", "shop"), new(pleg.Event)
+	p.pods["s"].apply(&pleg.Event{Type: pleg.ContainerStarted, ContainerID: "c"})
+	if err := p.resume(t.Context()); err != nil || !p.pods["s"].Gone || p.pods["s"].name != "web" {
+		t.Errorf("%v; the pod is %+v, want it gone until it comes", err, p.pods["s"])
+	}
+}
+
+// Once a second an agent renews its lease if that is due. It looks at its messages every 20 s, unless others wait.
+func TestBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("gone")
+		p, _ := newTestPublisher(t, &fakeStream{err: gone})
+		p.bucket, p.revision, p.verified = &keptLease{}, 1, time.Now()
+		p.fails(gone)
+		p.queue = outgoingEvents(new(record), 1)
+		time.Sleep(verifyPeriod + 1)
+		if err := p.beat(t.Context()); err != nil || p.due(health{}) || p.fault.Load() == nil {
+			t.Errorf("while a message waits: %v, due: %v, fault %v", err, p.due(health{}), p.fault.Load())
+		}
+		p.queue = nil
+		for _, want := range []error{gone, nil} { // the next look is 20 s later
+			if err := p.beat(t.Context()); !errors.Is(err, want) || p.fault.Load() != nil {
+				t.Errorf("beat() = %v, want %v; the fault is %v", err, want, p.fault.Load())
+			}
+		}
+		p.bucket, p.renewed = &keptLease{takes: requestTimeout + 1}, time.Time{}
+		if err := p.beat(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("beat() = %v without a lease", err)
+		}
+	})
+}
+
+// An agent that has never reached a server ends like any other.
+func TestEndWithoutAServer(t *testing.T) {
+	p, _ := newTestPublisher(t, new(fakeStream))
+	p.pods = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	if cancel(); p.Run(ctx) != nil {
+		t.Error("the end of its context is an error")
 	}
 }
 

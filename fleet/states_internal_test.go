@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,9 @@ func TestNodes(t *testing.T) {
 	for _, n := range nodes {
 		says := ""
 		if n.Verdict != nil && len(n.Verdict.Findings) > 0 {
-			says = n.Verdict.Findings[0].What
+			if says = n.Verdict.Findings[0].What; !n.Verdict.Findings[0].Since.Equal(at) {
+				t.Errorf("%s %s since %v, want %v", n.Name, says, n.Verdict.Findings[0].Since, at)
+			}
 		}
 		if got = append(got, fmt.Sprintf("%s %q %v %s", n.Name, n.Agent, n.Silent, says)); !n.LastSeen.Equal(at) {
 			t.Errorf("%s was last seen %v, want %v", n.Name, n.LastSeen, at)
@@ -107,7 +110,10 @@ func TestPods(t *testing.T) {
 // A name that nobody has published is probably wrong.
 func TestCheck(t *testing.T) {
 	states := newTestStates(time.Unix(1000, 0))
-	empty := &States{&store{patience: thorough, js: fakeJetStream{stream: new(fakeStream)}, stream: new(fakeStream)}, "c"}
+	of := func(bucket *fakeStream) *States {
+		return &States{&store{patience: thorough, js: fakeJetStream{stream: bucket}, stream: new(fakeStream)}, "c"}
+	}
+	empty, broken := of(new(fakeStream)), of(&fakeStream{err: errors.New("broken")})
 	for _, tt := range []struct {
 		of    *States
 		nodes []string
@@ -118,16 +124,25 @@ func TestCheck(t *testing.T) {
 		{states, []string{"works", "wroks"}, `node "wroks" of cluster "c" has not published`},
 		{states, []string{"forgotten"}, `node "forgotten" of cluster "c" has not published`},
 		{empty, nil, `no node of cluster "c" has published`},
+		{broken, []string{"works"}, "bucket pleg-agents: stream: not connected to : broken"},
+		{broken, nil, "bucket pleg-agents: stream: not connected to : broken"},
 	} {
 		if got := fmt.Sprint(tt.of.Check(t.Context(), tt.nodes)); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.nodes, got, tt.want)
 		}
 	}
+	var got error
+	for _, err := range broken.Pods(t.Context(), nil, nil) {
+		got = err
+	}
+	if got == nil || !strings.HasPrefix(got.Error(), "read the pods: bucket pleg-agents: ") {
+		t.Errorf("the pods of a server that fails: %v", got)
+	}
 }
 
 // What the value of an agent says about its node.
 func TestNodeOfAnAgent(t *testing.T) {
-	at := time.Unix(1000, 0)
+	at, listed := time.Unix(1000, 0), time.Unix(900, 0)
 	for name, tt := range map[string]struct {
 		value    agentState
 		agent    string
@@ -135,7 +150,7 @@ func TestNodeOfAnAgent(t *testing.T) {
 		severity verdict.Severity
 		says     string
 	}{
-		"it works":          {agentState{Layout: 2, Agent: "a", CurrentAsOf: at, health: health{Verdict: &Verdict{Severity: verdict.OK}}}, "a", at, verdict.OK, ""},
+		"it works":          {agentState{Layout: 2, Agent: "a", CurrentAsOf: listed, health: health{Verdict: &Verdict{Severity: verdict.OK}}}, "a", listed, verdict.OK, ""},
 		"it has ended":      {agentState{Layout: layout, Agent: "a", Ended: true}, "", time.Time{}, verdict.Warning, "the node was stopped"},
 		"an older version":  {agentState{Agent: "a", CurrentAsOf: at}, "a", time.Time{}, verdict.Problem, "in the layout of an older version: update its agent"},
 		"it cannot publish": {agentState{Layout: layout, Agent: "a", CurrentAsOf: at, Fault: &fault{at, "no room"}}, "a", time.Time{}, verdict.Problem, ": no room"},
@@ -145,6 +160,14 @@ func TestNodeOfAnAgent(t *testing.T) {
 			n.Verdict == nil || n.Verdict.Severity != tt.severity || !strings.Contains(n.Verdict.Text, tt.says) {
 			t.Errorf("%s: the node is %+v with %+v", name, n, n.Verdict)
 		}
+	}
+}
+
+// If the server refuses to change a stream of an older version, the error says why.
+func TestCreateMayNotChangeTheStream(t *testing.T) {
+	js := fakeJetStream{stream: new(fakeStream), err: errors.New("refused")}
+	if err := Create(t.Context(), js, "c", Limits{}); !errors.Is(err, js.err) {
+		t.Errorf("Create() = %v, want %v", err, js.err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -78,11 +79,14 @@ func TestGarbage(t *testing.T) {
 	w, got := newTestWatch(t)
 	stream := &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: 1}, sent: []uint64{1}}
 	w.store = stream.on()
+	passed := 0
+	w.o.Unreadable = func(error) { passed++ }
 	garbage := func(sequence uint64) {
 		t.Helper()
+		before := passed
 		kit.Must(t, w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u"), Sequence: sequence, Data: []byte("garbage")}))
-		if w.at.message != sequence {
-			t.Errorf("the watch is at %d, want %d", w.at.message, sequence)
+		if w.at.message != sequence || passed == before {
+			t.Errorf("the watch is at %d, want %d; it says that it passes over a message: %v", w.at.message, sequence, passed > before)
 		}
 	}
 	garbage(3)
@@ -96,6 +100,11 @@ func TestGarbage(t *testing.T) {
 	garbage(5)
 	if want := []pleg.EventType{pleg.Gap, pleg.Synced}; !slices.Equal(typesOf(*got), want) || (*got)[0].Node != "n" || (*got)[0].Reason != pleg.HistoryTooShort {
 		t.Errorf("got %+v, want %v of the node", *got, want)
+	}
+	stream.err = errors.New("broken")
+	err := w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u"), Sequence: 6, Data: []byte("garbage")})
+	if !errors.Is(err, stream.err) || w.at.message != 5 {
+		t.Errorf("%v, and the watch is at %d; want it before the message, which is read again", err, w.at.message)
 	}
 }
 
@@ -228,6 +237,53 @@ func TestQuietWatch(t *testing.T) {
 	}
 }
 
+// A loop that is left gets nothing more, whatever would come next.
+func TestLoopIsLeft(t *testing.T) {
+	for last := 1; ; last++ {
+		all := 0
+		synctest.Test(t, func(t *testing.T) {
+			created := time.Unix(1000, 0)
+			stream := &fakeStream{quiet: requestTimeout, info: jetstream.StreamInfo{Created: created}}
+			add := func(node string, k kind, uid pleg.PodUID, seq uint64) {
+				ev := pleg.Event{Epoch: "e", Seq: seq, Type: pleg.ContainerDied, PodUID: uid, ContainerID: "b"}
+				subject, body := nodeSubject("c", node), encode(newMessage("", k, &ev))
+				if uid != "" {
+					r := newRecord(uid, "web", "shop")
+					r.apply(&pleg.Event{Type: pleg.ContainerStarted, ContainerID: "a"})
+					r.apply(&ev)
+					subject = podSubject("c", node, uid)
+					body, _ = r.encode(newMessage("", k, &ev), 1<<20)
+				}
+				stream.add(subject, body)
+			}
+			add("gone", ofState, "u", 1)
+			add("gone", ofGone, "", 0)
+			add("begins", ofGap, "", 0)
+			add("begins", ofState, "v", 1)
+			add("hole", ofState, "w", 1)
+			add("begins", ofSynced, "", 1)
+			add("hole", ofEvent, "w", 3)
+			stream.held[len(stream.held)-1].Header = nats.Header{jetstream.ExpectedLastMsgIDHeader: {"x"}}
+			stream.held[len(stream.held)-1].Sequence, stream.info.State.LastSeq = 9, 9
+			w, _ := newTestWatch(t)
+			w.store, w.seen, w.owes, w.broken = stream.on(), nil, false, false
+			w.o = WatchOptions{Cluster: "c", Replay: true, Bookmarks: true}
+			w.yield = func(Event, error) bool { all++; return all < last }
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := w.connect(ctx); errors.Is(err, errStopped) != (all == last) || all > last {
+				t.Errorf("left after %d events, it gets %d: %v", last, all, err)
+			}
+		})
+		if all < last || t.Failed() {
+			if all < 15 {
+				t.Errorf("%d events in all, want a Gap, states, a Synced, marks and the end of each node", all)
+			}
+			return
+		}
+	}
+}
+
 // Each time that a stream of three servers is behind, the watch waits for it: after 15 s the servers have lost the rest.
 func TestWaitBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +302,9 @@ func TestWaitBehind(t *testing.T) {
 				}
 				time.Sleep(behindTime / 3)
 			}
-			kit.Must(t, w.waitBehind(info))
+			if kit.Must(t, w.waitBehind(info)); w.known != w.end {
+				t.Errorf("the watch knows %+v, want %+v, which is left", w.known, w.end)
+			}
 		}
 	})
 }

@@ -16,6 +16,8 @@ import (
 type wire struct {
 	*httptest.Server
 	cut atomic.Bool
+	// busy is how many requests for events are refused.
+	busy atomic.Int32
 }
 
 func newWire(t *testing.T, target string) *wire {
@@ -25,6 +27,10 @@ func newWire(t *testing.T, target string) *wire {
 	w.Server = httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
 		if w.cut.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if r.URL.Path == "/events" && w.busy.Add(-1) >= 0 {
+			http.Error(answer, "too many event streams", http.StatusServiceUnavailable)
+			return
 		}
 		proxy.ServeHTTP(answer, r)
 	}))
@@ -44,7 +50,8 @@ func (w *wire) setCut(cut bool) {
 
 const live = `document.getElementById("connection").dataset.state === "live"`
 
-// TestDroppedConnectionResumes cuts the connection twice; meanwhile containers exit.
+// TestDroppedConnectionResumes cuts the connection twice; meanwhile containers exit. The daemon is busy at first, and the browser
+// itself does not ask again.
 func TestDroppedConnectionResumes(t *testing.T) {
 	n := newClosedNode(t, 20)
 	cable := newWire(t, n.address())
@@ -58,6 +65,7 @@ func TestDroppedConnectionResumes(t *testing.T) {
 		for i := range 10 {
 			shown = append(shown, n.exit(pods[10*round+i], int32(30+10*round+i)))
 		}
+		cable.busy.Store(1)
 		cable.setCut(false)
 		n.wait(live)
 		for _, condition := range shown {

@@ -2,11 +2,13 @@ package browser_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -100,6 +102,12 @@ func TestKeyboard(t *testing.T) {
 	n.wait(`/started \d{4}-\d\d-\d\d \d\d:\d\d:\d\d/.test(document.querySelector("#details .more").textContent)`)
 	n.press(kb.Escape)
 	n.wait(`document.getElementById("details").hidden && document.activeElement.id === "grid"`)
+	n.press(kb.Enter) // again, although nothing has changed
+	if n.wait(`document.activeElement.id === "details"`); !eval[bool](n, `document.querySelector("#details table") !== null`) {
+		t.Error("details that are opened again are empty")
+	}
+	n.press(kb.Escape)
+	n.wait(`document.getElementById("details").hidden && document.activeElement.id === "grid"`)
 	n.slash()
 	n.press(kb.Escape)
 	n.wait(`document.getElementById("count").textContent === "30"`)
@@ -118,7 +126,7 @@ func TestKeyboard(t *testing.T) {
 	n.wait(feedHas("died 41"))
 }
 
-// TestSort sorts by restarts, in both directions, and back.
+// TestSort sorts by restarts, in both directions, and back. The keys of a button are not those of the table.
 func TestSort(t *testing.T) {
 	n := newNode(t, 5)
 	pod := n.runtime.Pods()[3]
@@ -129,12 +137,34 @@ func TestSort(t *testing.T) {
 		return fmt.Sprintf(`document.querySelector("#rows [aria-rowindex='%s']:not([hidden])")?.dataset.uid === %q`, row, pod.UID)
 	}
 	n.wait(fmt.Sprintf(`document.querySelector("#rows [data-uid='%s'] .restarts")?.textContent === "1"`, pod.UID))
-	click := `document.querySelector("[data-sort=restarts]").click()`
-	eval[any](n, click)
+	eval[any](n, `document.getElementById("grid").focus()`)
+	n.press(kb.ArrowDown)
+	eval[any](n, `document.querySelector("[data-sort=restarts]").focus()`)
+	n.press(kb.Enter)
 	n.wait(at("2"))
-	eval[any](n, click)
+	n.press(kb.Enter)
 	n.wait(at("6"))
 	n.wait(`document.querySelector("[data-sort=restarts]").parentElement.ariaSort === "descending"`)
+	n.press(kb.Enter)
+	n.wait(`document.querySelector("[data-sort=restarts]").parentElement.ariaSort === "none"`)
+	if !eval[bool](n, `document.getElementById("details").hidden`) {
+		t.Error("a key of a button opens the details")
+	}
+	n.do(chromedp.Click(fmt.Sprintf("#rows [data-uid='%s'] .name", pod.UID)))
+	n.wait(fmt.Sprintf(`document.querySelector("#details strong")?.textContent === %q`, pod.Namespace+"/"+pod.Name))
+}
+
+// tooltips returns the tooltips in the lane of a pod, from left to right.
+func (n *node) tooltips(uid pleg.PodUID) []string {
+	n.Helper()
+	return eval[[]string](n, fmt.Sprintf(`(() => {
+		const lane = document.querySelector("#rows [data-uid='%s'] .lane");
+		const { left, width } = lane.getBoundingClientRect();
+		return [...new Set(Array.from({ length: Math.floor(width) }, (_, x) => {
+			lane.dispatchEvent(new PointerEvent("pointermove", { clientX: left + x, bubbles: true }));
+			return lane.title;
+		}))];
+	})()`, uid))
 }
 
 // TestHungPodIsNamed makes the inspection of one pod hang.
@@ -154,6 +184,66 @@ func TestHungPodIsNamed(t *testing.T) {
 		const [red, , blue, alpha] = lanes.getContext("2d").getImageData(x, y, 1, 1).data;
 		return alpha > 0 && red > blue;
 	})()`)
+	name := regexp.QuoteMeta(pod.Namespace + "/" + pod.Name)
+	for _, want := range []string{`^$`, `^\d\d:\d\d:\d\d ` + name + ` \S+ started$`, `^` + name + ` hangs since \d\d:\d\d \(.*s.*\)$`} {
+		if got := n.tooltips(pod.UID); !slices.ContainsFunc(got, regexp.MustCompile(want).MatchString) {
+			t.Errorf("the tooltips are %q, want %s", got, want)
+		}
+	}
+	eval[any](n, `window.axis = () => document.querySelector("#axis canvas").toDataURL(); window.before = axis(); document.querySelector("#span [value='600']").click()`)
+	n.wait(`before !== axis()`)
 	n.runtime.ClearAll()
 	n.wait(severity + ` === "ok"`)
+}
+
+// The title of a tab in the background, where nothing is drawn, follows the verdict.
+func TestTitleOfATabInTheBackground(t *testing.T) {
+	n := newNode(t, 3, "--events", "off")
+	eval[any](n, `window.requestAnimationFrame = () => 0`)
+	pod := n.runtime.Pods()[0]
+	n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pod.UID, Hang: true})
+	_, err := n.runtime.RestartContainer(pod.Containers[0].ID)
+	kit.Must(t, err)
+	n.wait(`document.title.startsWith("● ")`)
+}
+
+// A pod that changes while it is fetched is fetched again, and so is one whose request failed.
+func TestPodsAreFetchedAgain(t *testing.T) {
+	rt := simruntime.New(simruntime.Options{Seed: 1})
+	n := serveNode(t, rt, simruntime.Population{Pods: 3, Containers: 2}, "--events", "auto")
+	n.open(n.address())
+	n.wait(`document.getElementById("count").textContent === "3"`)
+	eval[any](n, `(() => {
+		const ask = window.fetch;
+		window.fetch = async (...question) => {
+			const answer = await ask(...question);
+			if (window.hold && question[0].startsWith("/pods?pod=")) {
+				await new Promise(resolve => { window.release = resolve; });
+			}
+			if (window.fail && question[0].startsWith("/pods?pod=")) {
+				window.fail = false;
+				throw new TypeError("the connection was lost");
+			}
+			return answer;
+		};
+	})()`)
+	pods := rt.Pods()
+	running := func(pod *pleg.PodStatus, want string) string {
+		return fmt.Sprintf(`document.querySelector("#rows [data-uid='%s'] .running")?.textContent === %q`, pod.UID, want)
+	}
+	n.exit(pods[2], 29)
+	n.wait(running(pods[2], "1/2")) // now all pods have been fetched
+	eval[any](n, `window.hold = true`)
+	n.wait(n.exit(pods[0], 30))
+	n.wait(`window.release`)
+	kit.Must(t, rt.ExitContainer(pods[0].Containers[1].ID, 31, ""))
+	n.wait(feedHas("died 31"))
+	eval[any](n, `window.hold = false; release()`)
+	n.wait(running(pods[0], "0/2"))
+	eval[any](n, `window.fail = true`)
+	n.wait(n.exit(pods[1], 32))
+	n.wait(running(pods[1], "1/2"))
+	if eval[bool](n, `window.fail`) {
+		t.Error("no request has failed, which proves nothing")
+	}
 }

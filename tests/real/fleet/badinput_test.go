@@ -71,36 +71,6 @@ func TestUnusableServer(t *testing.T) {
 	}
 }
 
-func TestBadPublisherOptions(t *testing.T) {
-	t.Parallel()
-	conn := connect(t, startServer(t, "").URL)
-	node := newNode(t, "node-a", agentOptions{})
-	good := fleet.PublisherOptions{Conn: conn, Source: node, Cluster: "c", Node: "n"}
-	tests := []struct {
-		names string
-		spoil func(*fleet.PublisherOptions)
-	}{
-		{"Conn", func(o *fleet.PublisherOptions) { o.Conn = nil }},
-		{"Source", func(o *fleet.PublisherOptions) { o.Source = nil }},
-		{"Cluster", func(o *fleet.PublisherOptions) { o.Cluster = "" }},
-		{"Node", func(o *fleet.PublisherOptions) { o.Node = "a/b" }},
-		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.Replicas = 6 }},
-		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.MaxBytes = -1 }},
-		{"MaxAge", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
-	}
-	for _, tt := range tests {
-		o := good
-		tt.spoil(&o)
-		if _, err := fleet.NewPublisher(o); err == nil || !strings.Contains(err.Error(), tt.names) {
-			t.Errorf("got the error %v, want an error that names %s", err, tt.names)
-		}
-	}
-	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil {
-		conn.Close()
-		t.Error("a file that is missing is accepted")
-	}
-}
-
 // While there is no connection, the status and the log say so, and not that the buffer of nats.go is
 // full. Once the connection is back, the status contains no error, although there is nothing to
 // publish.

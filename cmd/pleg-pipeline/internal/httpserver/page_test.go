@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +99,22 @@ func TestPageHasNoWords(t *testing.T) {
 	}
 }
 
+// TestPageWithoutADocument runs testdata/modules.js, where there is a Node.js. The tests in tests/real/browser use the whole page.
+func TestPageWithoutADocument(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("there is no Node.js: ", err)
+	}
+	dir := t.TempDir()
+	kit.Must(t, errors.Join(os.CopyFS(dir, os.DirFS("page")), os.CopyFS(dir, os.DirFS("testdata"))))
+	kit.Must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type": "module"}`), 0o600))
+	command := exec.CommandContext(t.Context(), node, filepath.Join(dir, "modules.js"))
+	command.Env = []string{"TZ=UTC"}
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestPageIsClosedWithThePods: a client that may not see pods gets no path that names them.
 func TestPageIsClosedWithThePods(t *testing.T) {
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
@@ -172,8 +190,8 @@ func TestHourHasTheWorst(t *testing.T) {
 			t.Errorf("lists failed for 8 s: %v, want that in the fifth point alone", list)
 		}
 		time.Sleep(time.Hour)
-		if got := hour(); len(got.ListSeconds) != 360 || got.ListSeconds[0] > 0.1 {
-			t.Errorf("after an hour %d points, the first %v, want 360 without the list that hung", len(got.ListSeconds), got.ListSeconds[0])
+		if got := hour(); len(got.ListSeconds) != 360 || len(got.Hung) != 360 || len(got.Events) != 360 || got.ListSeconds[0] > 0.1 {
+			t.Errorf("after an hour %d points, the first %v, want 360 of each figure without the list that hung", len(got.ListSeconds), got.ListSeconds[0])
 		}
 	})
 }

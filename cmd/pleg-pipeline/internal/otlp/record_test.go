@@ -72,8 +72,8 @@ func TestRecordOfEachEvent(t *testing.T) {
 			`WARN pleg.network.failed "Sandbox of pod shop/web-0 never had an address"` + pod + " container.id=c0ffee pleg.sandbox=true pleg.sandbox.attempt=2",
 		},
 		"gap": {
-			pleg.Event{Type: pleg.Gap, Epoch: "e1", Seq: 7, Reason: pleg.HistoryTooShort, Missed: 3},
-			`WARN pleg.gap "Events may be missing" log.record.uid=e1:7:gap pleg.epoch=e1 pleg.seq=7 pleg.reason=HistoryTooShort pleg.missed=3`,
+			pleg.Event{Type: pleg.Gap, Epoch: "e1", Seq: 7, Reason: pleg.HistoryTooShort, Missed: 1},
+			`WARN pleg.gap "Events may be missing" log.record.uid=e1:7:gap pleg.epoch=e1 pleg.seq=7 pleg.reason=HistoryTooShort pleg.missed=1`,
 		},
 		"first gap": {
 			pleg.Event{Type: pleg.Gap, Epoch: "e1", Reason: pleg.OtherEpoch},

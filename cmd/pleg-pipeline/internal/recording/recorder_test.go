@@ -2,6 +2,7 @@ package recording_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,51 @@ func TestRecorderThatIsKilled(t *testing.T) {
 		}
 		_, _ = client.Close(), stop()
 	})
+}
+
+// fullDisk takes so many lines.
+type fullDisk struct {
+	memory
+	lines int
+	// late is true if the error comes with Flush.
+	late bool
+}
+
+var errFull = errors.New("no space left")
+
+func (f *fullDisk) Write(p []byte) (int, error) {
+	if f.lines--; f.lines < 0 && !f.late {
+		return 0, errFull
+	}
+	return f.memory.Write(p)
+}
+
+func (f *fullDisk) Flush() error {
+	if f.lines < 0 && f.late {
+		return errFull
+	}
+	return nil
+}
+
+// A recording that does not fit is an error: its header, its calls or its end.
+func TestRecordingThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	for lines := range 5 { // a header, a version, two lists and the end
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				_, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 1})
+				recorder := recording.NewRecorder(&fullDisk{lines: lines, late: late}, recording.Options{})
+				client := connect(t, append(dial, recorder.DialOptions()...))
+				_, err := client.ListPods(t.Context())
+				kit.Must(t, err)
+				recorder.Stop()
+				if err := recorder.Run(); !errors.Is(err, errFull) || !strings.HasPrefix(err.Error(), "write recording: ") {
+					t.Errorf("%d lines fit: Run = %v, want %v", lines, err, errFull)
+				}
+				_, _ = client.Close(), stop()
+			})
+		}
+	}
 }
 
 // TestRecorderNeverBlocks makes more calls than fit into the queue before anything is written. The
