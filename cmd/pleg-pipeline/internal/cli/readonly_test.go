@@ -99,11 +99,12 @@ func TestClientsCauseNoCalls(t *testing.T) {
 	runtime := simruntime.New(simruntime.Options{})
 	runtime.Populate(simruntime.Population{Pods: 3, Containers: 2, Dead: 1})
 	began := time.Now()
-	endpoint, socket := socketPath(t), socketPath(t)
-	kit.Run(t, func(ctx context.Context) error { return runtime.ListenAndServe(ctx, endpoint) })
+	listener, endpoint := kit.Socket(t) // before the first list: the second one comes after an hour
+	socket := socketPath(t)
+	kit.Run(t, func(ctx context.Context) error { return runtime.Serve(ctx, listener) })
 	s := start(t, newTranscript(), "run", "-r", endpoint, "--wait-for-runtime", "-q", "--socket", socket, "--listen", "0",
 		"--relist-period", "1h", "--relist-threshold", "2h")
-	url := servedOn.FindString(s.stderr.await(t, "serving pods and events on")) // it may begin before the runtime listens
+	url := servedOn.FindString(s.stderr.await(t, "serving pods and events on"))
 	known := waitForPods(t, socket, 3)
 	calls := func() int64 { // without the daemon's own calls, which own bounds
 		stats := runtime.Stats()
