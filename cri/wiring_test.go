@@ -95,7 +95,9 @@ func TestOptionsAct(t *testing.T) {
 			if _, err := c.Check(t.Context()); status.Code(err) != codes.Internal || calls == 0 {
 				t.Errorf("Check = %v, and the interceptor saw %d calls", err, calls)
 			}
-			kit.RequireMetric(t, intercepted, 1, "pleg_runtime_operations_errors_total", "version") // the client's own comes first
+			for _, name := range []string{"total", "errors_total", "duration_seconds"} { // the client's own interceptor comes first
+				kit.RequireMetric(t, intercepted, 1, "pleg_runtime_operations_"+name, "version")
+			}
 		}},
 	}
 	kit.RequireRows(t, cri.Options{}, rows)

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
+func TestProgram(t *testing.T) {
+	exampletest.RequireProgram(t, "agent", "ContainerStarted shop/web nginx")
+}
 
 func TestAgentPrintsEvents(t *testing.T) {
 	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
+func TestProgram(t *testing.T) {
+	exampletest.RequireProgram(t, "logshipper", "read /var/log/pods/shop_web_u/nginx/0.log")
+}
 
 // The log of every container is read and completed, even if the container ran before the shipper
 // started, exited between two relists, or was removed at once.

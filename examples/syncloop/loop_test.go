@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,5 +49,19 @@ func TestSyncLoopMissesNothing(t *testing.T) {
 		if got, want := out.String(), sync+sync+"clean up ns/name-a of-c1\n"+sync+"sync ns/name-a: 0 of 0 containers run\n"; !strings.HasSuffix(got, want) {
 			t.Errorf("printed %q, want %q at the end", got, want)
 		}
+	})
+}
+
+// The end of the context is no error, even if the pipeline ends between the first sync and the subscription.
+func TestSyncLoopEndsBeforeItSubscribes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Start(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		end := func() {
+			cancel()
+			_ = p.Stop() // kit.Run reports the error
+		}
+		kit.Must(t, syncPods(ctx, &changing{p, end}, io.Discard))
 	})
 }

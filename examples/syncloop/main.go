@@ -103,7 +103,7 @@ func syncPods(ctx context.Context, p node.Pipeline, out io.Writer) error {
 	}
 	sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "syncloop", After: after})
 	if err != nil {
-		return err
+		return ended(ctx, err)
 	}
 	defer sub.Close()
 	return l.run(ctx, sub.Events())

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
@@ -20,7 +19,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
+
+func TestProgram(t *testing.T) {
+	exampletest.RequireProgram(t, "syncloop", "sync shop/web: 1 of 1 containers run")
+}
 
 // The loop skips until the first list has succeeded, and then acts on events.
 func TestSyncLoopActsOnEvents(t *testing.T) {

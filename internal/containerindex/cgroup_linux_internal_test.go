@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -37,6 +38,20 @@ func TestPathOfInode(t *testing.T) {
 	cancel()
 	if path, err := x.pathOfInode(ended, root, inode); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %q, %v", path, err)
+	}
+}
+
+// On a node with cgroup v1 alone the error says why: it does not say that there is no such cgroup.
+func TestOnlyCgroupsOfV2HaveIDs(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"cpu", "unified"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		path, err := Host{Cgroup: root}.pathOfCgroup(t.Context(), NewIndex(Source{}), 1)
+		if want := root + " is not a cgroup v2 hierarchy"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("path %q, %v, want that %s", path, err, want)
+		}
 	}
 }
 

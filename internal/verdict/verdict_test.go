@@ -60,7 +60,7 @@ func TestOf(t *testing.T) {
 		"the runtime is stopped by a signal": {func(s *pleg.Status) {
 			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "T"} })
-		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; containerd, PID 12, is stopped by a signal", "kill -CONT 12"},
+		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; containerd, PID 12, is stopped by a signal", "continue it (kill -CONT 12), and find out who stopped it"},
 		"the runtime is stopped by a debugger": {func(s *pleg.Status) {
 			s.Relist.Started = ago(5 * time.Second)
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "t"} })
@@ -68,15 +68,15 @@ func TestOf(t *testing.T) {
 		"the runtime waits for a disk": {func(s *pleg.Status) {
 			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "crio", State: "D"} })
-		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; crio, PID 12, waits in the kernel, state D", "dmesg"},
+		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; crio, PID 12, waits in the kernel, state D", "no signal ends such a wait; then read the runtime's log"},
 		"the runtime runs, and hangs": {func(s *pleg.Status) {
 			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "S"} })
-		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers", "kill -USR1 12"},
+		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers", "; kill -USR1 12 makes containerd log its goroutines; restart it"},
 		"the runtime has ended": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errRefused
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12} })
-		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "(PID 12) has ended: start"},
+		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "its process (PID 12) has ended: start the runtime (systemctl"},
 		"an error with quotes": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errors.New(`rpc error: code = Internal desc = no file "x"`)
 		}, `WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): no file "x"`, "journalctl"},
@@ -163,7 +163,7 @@ func TestOf(t *testing.T) {
 					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &nodestate.Process{PID: 41, Name: "containerd-shim", State: "T"}}}
 				})
 			},
-			"PROBLEM: shop/web-0 has a hung shim since 11:59 (9.0s): containerd-shim, PID 41, is stopped by a signal", "kill -CONT 41",
+			"PROBLEM: shop/web-0 has a hung shim since 11:59 (9.0s): containerd-shim, PID 41, is stopped by a signal", "continue it (kill -CONT 41), and find out who stopped it; deleting the pod waits for it",
 		},
 		"a shim has ended": {
 			func(s *pleg.Status) {
@@ -171,7 +171,7 @@ func TestOf(t *testing.T) {
 					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &nodestate.Process{}}}
 				})
 			},
-			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): it has ended, so that the runtime will not learn when the container ends", "crictl -t 1m stop ID",
+			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): it has ended, so that the runtime will not learn when the container ends", "delete the pod, which makes a new one; crictl -t 1m stop ID ends a container",
 		},
 		"stopped shims, one with a container that ended": {
 			func(s *pleg.Status) {
@@ -258,13 +258,13 @@ func TestOf(t *testing.T) {
 					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &nodestate.Process{PID: 41}}}
 				})
 			},
-			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): PID 41 has ended, so that the runtime will not learn when the container ends", "crictl -t 1m stop ID",
+			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): PID 41 has ended, so that the runtime will not learn when the container ends", "delete the pod, which makes a new one; crictl -t 1m stop ID ends a container",
 		},
 		"a client does not read": {func(s *pleg.Status) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) {
 				n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Client: &nodestate.Process{PID: 7, Name: "agent", State: "T"}, Bytes: 900}}
 			})
-		}, "PROBLEM: agent does not read from the runtime since 11:59 (9.0s): agent, PID 7, is stopped by a signal; 900 bytes are unread", "kill -CONT 7"},
+		}, "PROBLEM: agent does not read from the runtime since 11:59 (9.0s): agent, PID 7, is stopped by a signal; 900 bytes are unread", "continue it (kill -CONT 7) or end it: a runtime that sends it events waits for it, and soon no pod starts"},
 		"clients do not read": {func(s *pleg.Status) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) {
 				n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Client: &nodestate.Process{PID: 8, Name: "other", State: "S"}, Bytes: 900}, {Bytes: 90}}
@@ -272,7 +272,7 @@ func TestOf(t *testing.T) {
 		}, "WARNING: other and 1 more client do not read from the runtime since 11:59 (9.0s): PID 8; 900 bytes are unread", "find out why"},
 		"an unknown client does not read": {func(s *pleg.Status) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Bytes: 900}} })
-		}, "WARNING: a client does not read from the runtime since 11:59 (9.0s); 900 bytes are unread", "find out why"},
+		}, "WARNING: a client does not read from the runtime since 11:59 (9.0s); 900 bytes are unread", "or end it: a runtime that sends it events waits for it"},
 		"a disk is full": {func(s *pleg.Status) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) {
 				n.Disk = &nodestate.Disk{Since: ago(9 * time.Second), Path: "/var/lib/images", Used: 97, Inodes: 10}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -324,16 +323,31 @@ func TestFloodIsBounded(t *testing.T) {
 
 // The counts of a step are added to the counters.
 func TestCountsOfAStep(t *testing.T) {
-	m, err := newMetrics(instrument.Registry{})
+	registry := prometheus.NewPedanticRegistry()
+	m, err := newMetrics(instrument.Registry{Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		m.add(&effects{foundByAll: 1, foundByOne: 2, lost: 3})
 	}
-	for counter, want := range map[prometheus.Counter]float64{m.foundByAll: 2, m.foundByOne: 4, m.lost: 6} {
-		if got := testutil.ToFloat64(counter); got != want {
-			t.Errorf("%v is %v, want %v", counter.Desc(), got, want)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, label := range m.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			got[name] = m.GetCounter().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{"pleg_changes_total all": 2, "pleg_changes_total pod": 4, "pleg_skipped_events_total": 6} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
 }

@@ -159,6 +159,23 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 	}
 }
 
+// If every slot is taken, the hung inspections are cancelled first, the oldest of them before the others.
+func TestOldestHungIsCancelledFirst(t *testing.T) {
+	testHanging(t, 2, func(t *testing.T, f *fixture) {
+		f.inspect <- one("hung-0")
+		time.Sleep(hungAfter / 2)
+		f.inspect <- one("hung-1")
+		time.Sleep(hungAfter)
+		f.do(one("healthy"))
+		f.hang(t, uids("hung-young", 4)...)
+		for _, want := range []pleg.PodUID{"hung-0", "hung-1"} {
+			if s := f.end(); s.UID != want || s.How != stage.FailedHung || !strings.Contains(s.Err.Error(), "none ends") {
+				t.Errorf("settled %+v, want that %s was cancelled", s, want)
+			}
+		}
+	})
+}
+
 // Few inspections that are not hung are cancelled, however long nothing ends, and however many
 // ended before.
 func TestFewAreCancelledWhileNothingEnds(t *testing.T) {

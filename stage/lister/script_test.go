@@ -28,6 +28,7 @@ import (
 //	now, soon, relist  a list is requested: at once, within the period, by a caller that waits
 //	hints 4.5s         a list is requested at once every 100 ms until then
 //	status, recovered, logged TEXT   what the lister says
+//	stream             whether its metric says that the stream is up
 //
 // Each list is recorded as the second in which it began, with ! if it failed, ? if it is not believed,
 // and - if it lacks the pod.
@@ -42,7 +43,7 @@ var scripts = map[string]struct{ script, want string }{
 		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
 	},
 
-	"a stream lengthens the period":       {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4 120.4 180 181 181"},
+	"a stream lengthens the period":       {"400ms; stream; up; 180s; stream; down; 181s; stream; up; 181s", "0 up:0 0.4 60.4 120.4 up:1 180 181 up:0 181"},
 	"a stream shortens no longer period":  {"period 2m; up; 130s", "0 0 120"},
 	"stream: a failed list":               {"up; fail 0s; 121s", "0 0 60! 61 121"},
 	"stream: a request shortens once":     {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11 71"},
@@ -143,6 +144,8 @@ func (s *script) play(step string) {
 	case "status":
 		status := s.lister.Status()
 		s.note("success@%v,failures:%d", status.Success.Sub(s.fixture.start).Seconds(), status.Failures)
+	case "stream":
+		s.note("up:%v", kit.Metric(s.t, s.metrics, "pleg_event_stream_up"))
 	case "recovered":
 		s.note("recovered:%d", len(s.lister.Recovered()))
 	case "logged":

@@ -144,6 +144,30 @@ func TestStoreThatBlocksIsNamed(t *testing.T) {
 	}
 }
 
+// A call that begins after the end of the context has the rest of that second.
+func TestStoreThatBlocksAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		r := kit.New(t, pipeline.Options{Store: blockingStore{store: store{podcache.New()}, set: release, calls: new(atomic.Int64)}})
+		r.Runtime.Set("a", "c=running")
+		r.Runtime.SetInspectFault(func(ctx context.Context) error { <-ctx.Done(); time.Sleep(600 * time.Millisecond); return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		time.Sleep(time.Second)
+		cancelled := time.Now()
+		cancel()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "Store.Set") {
+			t.Errorf("Run = %v, want an error that names Store.Set", err)
+		}
+		if took := time.Since(cancelled); took != time.Second {
+			t.Errorf("Run returned after %v, want a second", took)
+		}
+	})
+}
+
 // A store that is slow for a moment causes no error, whether Run ends after that or during it.
 func TestStoreThatIsSlowIsWaitedFor(t *testing.T) {
 	const slow = 10 * time.Second

@@ -251,6 +251,7 @@ func TestQuarantineNamesTheLastCall(t *testing.T) {
 			if len(q) != 1 || q[0].Call == nil || q[0].Call.Method != method || !strings.Contains(q[0].Err.Error(), method) {
 				t.Errorf("quarantined %+v, want the call %s", q, method)
 			}
+			kit.RequireMetric(t, p.Metrics, 1, "pleg_quarantined_pods")
 			if v := verdict.Of(p.Look()); !strings.Contains(v.Text, "ns/name-a hangs since ") || !strings.HasSuffix(v.Text, " in "+method) {
 				t.Errorf("the verdict is %q, want the call %s", v.Text, method)
 			}
@@ -259,5 +260,9 @@ func TestQuarantineNamesTheLastCall(t *testing.T) {
 		p.Runtime.SetPodFault("a", nil)
 		time.Sleep(pipeline.DefaultMaxQuarantine)
 		log.RequireLines(t, 1, `level=INFO msg="pod released from quarantine" stage=differ podUID=a pod=ns/name-a gone=false after=`)
+		kit.RequireMetric(t, p.Metrics, 0, "pleg_quarantined_pods")
+		for kind, want := range map[pleg.EventType]float64{pleg.ContainerStarted: 1, pleg.ContainerDied: 1, pleg.ContainerRemoved: 0} {
+			kit.RequireMetric(t, p.Metrics, want, "pleg_events_total", string(kind))
+		}
 	})
 }
