@@ -47,7 +47,8 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("%v, %d rules, want one", err, len(config.Rules))
 	}
 	plugin := strings.Join(config.Rules[0].Args, " ")
-	of := " -r " + simulated(t, 3) + " --call-timeout 20s --timeout 1s"
+	const times = " --call-timeout 20s --timeout 1s"
+	of, failing := " -r "+simulated(t, 3)+times, " -r "+simulated(t, 1, "--fault", "PodSandboxStatus/error", "--fault", "ContainerStatus/error")+times
 	for _, test := range []struct {
 		args string
 		disk string // percent of the time in which processes waited for the resource
@@ -57,6 +58,7 @@ func TestDoctor(t *testing.T) {
 		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running`},
 		{"doctor --calls 10ms" + of, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
 		{"doctor --calls 10ms -o json" + of, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
+		{"doctor --calls 10ms" + failing, "0.00", cli.ExitOK, `\| PodSandboxStatus \| 1 \| 1 \|.*\| 1 \|\n(.*\n)*\| ContainerStatus \| 1 \| 2 \|.*\| 2 \|`},
 		{"doctor -r /nonexistent/s -o json", "0.00", cli.ExitUnhealthy, `"cause": "runtime stopped"`},
 		{plugin + of, "0.00", 0, `^OK: .*\n$`},
 		{plugin + " -r /nonexistent/s", "0.00", 1, `^PROBLEM: the runtime is stopped: .*\n$`},

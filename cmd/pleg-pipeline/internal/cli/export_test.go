@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -37,15 +39,26 @@ func OptionsOf(args ...string) (pipeline.Options, cri.Options, error) {
 	return c.pipeline.options(nil, nil, nil), c.pipeline.clientOptions(nil, nil), err
 }
 
-// Serve runs a daemon with a page on a runtime that it dials with this function.
-func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.Context, string) (net.Conn, error)) error {
+// Serve runs a daemon on listeners, each of which may be nil, and on a runtime that it dials with this function.
+func Serve(ctx context.Context, p Process, web, health, socket net.Listener, dial func(context.Context, string) (net.Conn, error)) error {
 	c, cmd := &runCommand{process: p.withDefaults()}, &cobra.Command{}
 	c.addFlags(cmd)
 	if err := cmd.ParseFlags(p.Args); err != nil {
 		return err
 	}
 	c.pipeline.client.DialOptions = []grpc.DialOption{grpc.WithContextDialer(dial)}
-	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, nil, nil)
+	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, health, socket)
+}
+
+// WatchOptionsOf returns the options with which "events" watches a cluster.
+func WatchOptionsOf(stderr io.Writer, args ...string) (o fleet.WatchOptions, err error) {
+	c, cmd := &eventsCommand{}, &cobra.Command{}
+	c.addFlags(cmd)
+	if err := cmp.Or(cmd.ParseFlags(args), c.validate(cmd.Flags())); err != nil {
+		return o, err
+	}
+	s := fleetSource{flags: &c.fleet, out: c.log.console(stderr)}
+	return s.watchOptions(context.Background(), c.options, func(error, time.Duration) {}), nil
 }
 
 // NewLog returns a log of level debug, whose lines are limited.

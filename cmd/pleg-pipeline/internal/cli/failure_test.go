@@ -28,6 +28,7 @@ var failures = []struct{ args, want string }{
 	{"events --connect /nonexistent/s", "the socket does not exist: to start a daemon, run pleg-pipeline run --socket /nonexistent/s"},
 	{"pods --connect unix://STALE", "it has ended"},
 	{"events --connect FILE", "connect to the daemon at FILE"},
+	{"events --no-headers --fleet nats://BUSY --cluster a/b", `watch fleet: `},
 	{"top -r /s", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
 	{"record -r /s FILE", "it exists; name a new file"},
