@@ -20,6 +20,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -123,6 +124,26 @@ func TestSimulation(t *testing.T) {
 	if one := names(1); len(one) != 3 || !slices.Equal(one, names(1)) || slices.Equal(one, names(2)) {
 		t.Errorf("the pods of the seeds 1 and 2 are %q and %q", one, names(2))
 	}
+}
+
+// The pods of a simulation wait for the first call of a client, so that the same flags repeat a run.
+func TestSimulationBeginsWithACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := simruntime.New(simruntime.Options{})
+		before := node.Populate(simruntime.Population{Pods: 3, Containers: 1})
+		kit.Run(t, func(ctx context.Context) error { return cli.ChurnAfterCall(ctx, node) })
+		time.Sleep(time.Hour)
+		if pods := node.Pods(); !reflect.DeepEqual(pods, before) {
+			t.Errorf("without a call: %+v, want %+v", pods, before)
+		}
+		dial, _ := kit.Serve(t, node.Serve)
+		_, err := runtimeapi.NewRuntimeServiceClient(kit.Connect(t, dial)).Version(t.Context(), &runtimeapi.VersionRequest{})
+		kit.Must(t, err)
+		time.Sleep(10 * time.Second)
+		if reflect.DeepEqual(node.Pods(), before) {
+			t.Error("ten seconds after a call nothing has changed")
+		}
+	})
 }
 
 // TestDoctorFindsNoRuntime examines a node on which there is no runtime, and no daemon that this user may ask.

@@ -20,6 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // Shipped are the flags of the command run in a release. Tests also use those of [forTests].
@@ -110,6 +111,11 @@ var (
 	ParseFault   = parseFault
 	FindOrAddPod = findOrAddPod
 )
+
+// ChurnAfterCall changes three pods twice a second, from the first call on.
+func ChurnAfterCall(ctx context.Context, node *simruntime.Runtime) error {
+	return (&simulation{pods: 3, churnRate: 2}).churnAfterCall(ctx, node)
+}
 
 // PodsOfSeed returns the pods with which a simulation begins.
 func PodsOfSeed(seed uint64) []*pleg.PodStatus {
