@@ -128,6 +128,8 @@ func testLostConnection(t *testing.T) {
 	s.hangs.Store(true)
 	time.Sleep(2 * askTimeout)
 	term.wait("NO ANSWER: nothing for 5s")
+	s.events <- eventMessage{event: event("delta", pleg.ContainerStarted)}
+	term.wait("started   shop/delta") // while no answer comes
 	s.hangs.Store(false)
 	time.Sleep(2 * askTimeout)
 	s.set(of(viewOf("beta", 1, 1)))
