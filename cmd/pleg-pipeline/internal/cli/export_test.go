@@ -17,6 +17,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -49,6 +50,28 @@ func Serve(ctx context.Context, p Process, web, health, socket net.Listener, dia
 	}
 	c.pipeline.client.DialOptions = []grpc.DialOption{grpc.WithContextDialer(dial)}
 	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, health, socket)
+}
+
+// endless is a file whose end cannot be written.
+type endless struct {
+	recording.Output
+
+	err error
+}
+
+// Close implements [io.Closer].
+func (e endless) Close() error { return e.err }
+
+// RecordTo records a runtime for a tenth of a second to a file whose end cannot be written.
+func RecordTo(ctx context.Context, path, address string, failed error) error {
+	c, cmd := &recordCommand{file: path}, &cobra.Command{}
+	c.addFlags(cmd)
+	file, err := recording.Create(path)
+	if err = cmp.Or(err, cmd.ParseFlags([]string{"--duration", "100ms"}), c.validate(cmd.Flags())); err != nil {
+		return err
+	}
+	file.Output = endless{file.Output, failed}
+	return c.recordTo(ctx, c.log.console(io.Discard), endpoint.Endpoint{Address: address}, file)
 }
 
 // WatchOptionsOf returns the options with which "events" watches a cluster.
