@@ -136,6 +136,9 @@ func testLostConnection(t *testing.T) {
 	term.wait("healthy")
 	term.wait("beta")
 	term.waitGone("alpha")
+	s.set(update{state: State{Status: healthy()}, err: fmt.Errorf("pods: %w", pleg.ErrNotSynced)})
+	term.waitGone("beta")
+	term.wait("healthy") // the status says what the first list waits for
 	s.set(of())
 	term.wait("no pods")
 }
