@@ -51,6 +51,10 @@ func testKeys(t *testing.T) {
 	term.wait("events: paused, 0 new")
 	term.write("p")
 
+	_, _ = term.Write([]byte("\x1b[1;1Ha message of the kernel"))
+	term.write("\x0c") // Ctrl-L
+	term.waitGone("kernel")
+
 	term.write("?")
 	term.wait("EV/M are the events")
 	term.write("q") // closes the help
