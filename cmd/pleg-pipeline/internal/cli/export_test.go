@@ -118,6 +118,13 @@ func SizeOf(text string) (int64, error) {
 	return int64(size), err
 }
 
+// Settle waits until a daemon of this process knows its pods.
+func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, error)) error {
+	return useDaemon(ctx, Process{Dial: dial}, "in memory", func(ctx context.Context, from source) error {
+		return settle(ctx, logFlags{level: "error"}.console(io.Discard), from)
+	})
+}
+
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,13 +9,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
 // TestCommandsSayWhyTheyWait asks a daemon that does not know its pods yet. Within two seconds each
@@ -72,6 +76,25 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A command with its own pipeline waits 5 s for slow pods, and then shows what is known. Without a list it shows nothing.
+func TestSettle(t *testing.T) {
+	for want, s := range map[string]*plegv1.PipelineStatus{
+		"<nil>":             {Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: timestamppb.Now()}},
+		"list pods: broken": {Error: "list pods: broken"},
+	} {
+		kit.Bubble(t, want, func(t *testing.T) {
+			h := &hostile.Daemon{
+				OnWatch:  func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) },
+				OnStatus: answer(&plegv1.GetStatusResponse{Status: s}, nil),
+			}
+			began := time.Now()
+			if err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != want || time.Since(began) != 5*time.Second {
+				t.Errorf("%v after %v, want %s after 5s", err, time.Since(began), want)
+			}
+		})
 	}
 }
 
