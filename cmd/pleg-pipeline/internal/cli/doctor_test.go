@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -245,6 +246,21 @@ func TestDoctorAsksAgain(t *testing.T) {
 		}})
 		if _, stdout, stderr := execute(t, process, "doctor", "--connect", "socket"); !strings.Contains(stdout, "shop/web-0") {
 			t.Errorf("asked %d times, found %q, %q; want the pod of the last answer", asked, stdout, stderr)
+		}
+	})
+}
+
+// A daemon that does not answer is asked once: each question takes two seconds.
+func TestDoctorAsksASilentDaemonOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		process := with(map[string]string{endpoint.EnvEndpoint: "unix:///nonexistent/cri.sock"})
+		process.Dial = serveHostile(t, "", &hostile.Daemon{OnStatus: func(ctx context.Context) (*plegv1.GetStatusResponse, error) {
+			asked.Add(1)
+			return nil, silent(ctx)
+		}})
+		if _, stdout, stderr := execute(t, process, "doctor", "--connect", "socket"); asked.Load() != 1 || !strings.Contains(stdout, "sent nothing within 2s") {
+			t.Errorf("asked %d times, found %q, %q", asked.Load(), stdout, stderr)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 // A word in capitals stands for a file or an address.
 var failures = []struct{ args, want string }{
 	{"run -r tcp://127.0.0.1:80", "is not a unix socket: want unix:///"},
-	{"run -r unix:///nonexistent/s", "the socket does not exist"},
+	{"run -r unix:///nonexistent/s", "the socket does not exist\n  cause: "},
 	{"run -r DIR", "it is a directory, not a socket"},
 	{"run -r DIR", "the address is from --runtime-endpoint; name another one with --runtime-endpoint"},
 	{"run -r tcp://127.0.0.1:80", "(from --runtime-endpoint)"},
