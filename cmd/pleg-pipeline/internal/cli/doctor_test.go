@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -20,6 +21,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -47,7 +49,8 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("%v, %d rules, want one", err, len(config.Rules))
 	}
 	plugin := strings.Join(config.Rules[0].Args, " ")
-	of := " -r " + simulated(t, 3) + " --call-timeout 20s --timeout 1s"
+	const times = " --call-timeout 20s --timeout 1s"
+	of, failing := " -r "+simulated(t, 3)+times, " -r "+simulated(t, 1, "--fault", "PodSandboxStatus/error", "--fault", "ContainerStatus/error")+times
 	for _, test := range []struct {
 		args string
 		disk string // percent of the time in which processes waited for the resource
@@ -57,6 +60,7 @@ func TestDoctor(t *testing.T) {
 		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running`},
 		{"doctor --calls 10ms" + of, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
 		{"doctor --calls 10ms -o json" + of, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
+		{"doctor --calls 10ms" + failing, "0.00", cli.ExitOK, `\| PodSandboxStatus \| 1 \| 1 \|.*\| 1 \|\n(.*\n)*\| ContainerStatus \| 1 \| 2 \|.*\| 2 \|`},
 		{"doctor -r /nonexistent/s -o json", "0.00", cli.ExitUnhealthy, `"cause": "runtime stopped"`},
 		{plugin + of, "0.00", 0, `^OK: .*\n$`},
 		{plugin + " -r /nonexistent/s", "0.00", 1, `^PROBLEM: the runtime is stopped: .*\n$`},
@@ -121,6 +125,26 @@ func TestSimulation(t *testing.T) {
 	if one := names(1); len(one) != 3 || !slices.Equal(one, names(1)) || slices.Equal(one, names(2)) {
 		t.Errorf("the pods of the seeds 1 and 2 are %q and %q", one, names(2))
 	}
+}
+
+// The pods of a simulation wait for the first call of a client, so that the same flags repeat a run.
+func TestSimulationBeginsWithACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := simruntime.New(simruntime.Options{})
+		before := node.Populate(simruntime.Population{Pods: 3, Containers: 1})
+		kit.Run(t, func(ctx context.Context) error { return cli.ChurnAfterCall(ctx, node) })
+		time.Sleep(time.Hour)
+		if pods := node.Pods(); !reflect.DeepEqual(pods, before) {
+			t.Errorf("without a call: %+v, want %+v", pods, before)
+		}
+		dial, _ := kit.Serve(t, node.Serve)
+		_, err := runtimeapi.NewRuntimeServiceClient(kit.Connect(t, dial)).Version(t.Context(), &runtimeapi.VersionRequest{})
+		kit.Must(t, err)
+		time.Sleep(10 * time.Second)
+		if reflect.DeepEqual(node.Pods(), before) {
+			t.Error("ten seconds after a call nothing has changed")
+		}
+	})
 }
 
 // TestDoctorFindsNoRuntime examines a node on which there is no runtime, and no daemon that this user may ask.
@@ -222,6 +246,21 @@ func TestDoctorAsksAgain(t *testing.T) {
 		}})
 		if _, stdout, stderr := execute(t, process, "doctor", "--connect", "socket"); !strings.Contains(stdout, "shop/web-0") {
 			t.Errorf("asked %d times, found %q, %q; want the pod of the last answer", asked, stdout, stderr)
+		}
+	})
+}
+
+// A daemon that does not answer is asked once: each question takes two seconds.
+func TestDoctorAsksASilentDaemonOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		process := with(map[string]string{endpoint.EnvEndpoint: "unix:///nonexistent/cri.sock"})
+		process.Dial = serveHostile(t, "", &hostile.Daemon{OnStatus: func(ctx context.Context) (*plegv1.GetStatusResponse, error) {
+			asked.Add(1)
+			return nil, silent(ctx)
+		}})
+		if _, stdout, stderr := execute(t, process, "doctor", "--connect", "socket"); asked.Load() != 1 || !strings.Contains(stdout, "sent nothing within 2s") {
+			t.Errorf("asked %d times, found %q, %q", asked.Load(), stdout, stderr)
 		}
 	})
 }

@@ -3,14 +3,17 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -224,5 +227,32 @@ func closeConnections(t *testing.T, socket string, n int) {
 		conn, err := l.Accept()
 		kit.Must(t, err)
 		_ = conn.Close()
+	}
+}
+
+// Each flag for a cluster is an option of its watch. However many messages cannot be read, one notice says so.
+func TestWatchOfACluster(t *testing.T) {
+	const at = "18a5b5b0c2a7e400:120:18a5b5b1d0a7e400"
+	shop := pleg.Filter{Namespaces: []string{"shop"}, OmitSandboxes: true}
+	for flags, want := range map[string]fleet.WatchOptions{
+		"--replay": {Replay: true},
+		"--nats-stream mirror --node n1,n2 -n shop --no-sandboxes --since " + at: {Stream: "mirror", Nodes: []string{"n1", "n2"}, Filter: shop, After: new(fleet.Position(at))},
+		"--since 1h": {Since: time.Now().Add(-time.Hour)},
+	} {
+		said := newTranscript()
+		got, err := cli.WatchOptionsOf(said, strings.Fields("--fleet nats://h --cluster c "+flags)...)
+		kit.Must(t, err)
+		got.Unreadable(errors.New("broken"))
+		got.Unreadable(errors.New("broken"))
+		if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "broken; this and other messages") || got.Disconnected == nil {
+			t.Errorf("%s: said %q", flags, text)
+		}
+		if got.Since.Sub(want.Since).Abs() < time.Minute {
+			want.Since = got.Since
+		}
+		want.Cluster, want.Bookmarks, got.Unreadable, got.Disconnected = "c", true, nil, nil
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", flags, got, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,8 +17,11 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // Shipped are the flags of the command run in a release. Tests also use those of [forTests].
@@ -37,15 +41,48 @@ func OptionsOf(args ...string) (pipeline.Options, cri.Options, error) {
 	return c.pipeline.options(nil, nil, nil), c.pipeline.clientOptions(nil, nil), err
 }
 
-// Serve runs a daemon with a page on a runtime that it dials with this function.
-func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.Context, string) (net.Conn, error)) error {
+// Serve runs a daemon on listeners, each of which may be nil, and on a runtime that it dials with this function.
+func Serve(ctx context.Context, p Process, web, health, socket net.Listener, dial func(context.Context, string) (net.Conn, error)) error {
 	c, cmd := &runCommand{process: p.withDefaults()}, &cobra.Command{}
 	c.addFlags(cmd)
 	if err := cmd.ParseFlags(p.Args); err != nil {
 		return err
 	}
 	c.pipeline.client.DialOptions = []grpc.DialOption{grpc.WithContextDialer(dial)}
-	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, nil, nil)
+	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, health, socket)
+}
+
+// endless is a file whose end cannot be written.
+type endless struct {
+	recording.Output
+
+	err error
+}
+
+// Close implements [io.Closer].
+func (e endless) Close() error { return e.err }
+
+// RecordTo records a runtime for a tenth of a second to a file whose end cannot be written.
+func RecordTo(ctx context.Context, path, address string, failed error) error {
+	c, cmd := &recordCommand{file: path}, &cobra.Command{}
+	c.addFlags(cmd)
+	file, err := recording.Create(path)
+	if err = cmp.Or(err, cmd.ParseFlags([]string{"--duration", "100ms"}), c.validate(cmd.Flags())); err != nil {
+		return err
+	}
+	file.Output = endless{file.Output, failed}
+	return c.recordTo(ctx, c.log.console(io.Discard), endpoint.Endpoint{Address: address}, file)
+}
+
+// WatchOptionsOf returns the options with which "events" watches a cluster.
+func WatchOptionsOf(stderr io.Writer, args ...string) (o fleet.WatchOptions, err error) {
+	c, cmd := &eventsCommand{}, &cobra.Command{}
+	c.addFlags(cmd)
+	if err := cmp.Or(cmd.ParseFlags(args), c.validate(cmd.Flags())); err != nil {
+		return o, err
+	}
+	s := fleetSource{flags: &c.fleet, out: c.log.console(stderr)}
+	return s.watchOptions(context.Background(), c.options, func(error, time.Duration) {}), nil
 }
 
 // NewLog returns a log of level debug, whose lines are limited.
@@ -81,6 +118,13 @@ func SizeOf(text string) (int64, error) {
 	return int64(size), err
 }
 
+// Settle waits until a daemon of this process knows its pods.
+func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, error)) error {
+	return useDaemon(ctx, Process{Dial: dial}, "in memory", func(ctx context.Context, from source) error {
+		return settle(ctx, logFlags{level: "error"}.console(io.Discard), from)
+	})
+}
+
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 
@@ -97,6 +141,11 @@ var (
 	ParseFault   = parseFault
 	FindOrAddPod = findOrAddPod
 )
+
+// ChurnAfterCall changes three pods twice a second, from the first call on.
+func ChurnAfterCall(ctx context.Context, node *simruntime.Runtime) error {
+	return (&simulation{pods: 3, churnRate: 2}).churnAfterCall(ctx, node)
+}
 
 // PodsOfSeed returns the pods with which a simulation begins.
 func PodsOfSeed(seed uint64) []*pleg.PodStatus {

@@ -15,7 +15,7 @@ import (
 // A word in capitals stands for a file or an address.
 var failures = []struct{ args, want string }{
 	{"run -r tcp://127.0.0.1:80", "is not a unix socket: want unix:///"},
-	{"run -r unix:///nonexistent/s", "the socket does not exist"},
+	{"run -r unix:///nonexistent/s", "the socket does not exist\n  cause: "},
 	{"run -r DIR", "it is a directory, not a socket"},
 	{"run -r DIR", "the address is from --runtime-endpoint; name another one with --runtime-endpoint"},
 	{"run -r tcp://127.0.0.1:80", "(from --runtime-endpoint)"},
@@ -28,6 +28,7 @@ var failures = []struct{ args, want string }{
 	{"events --connect /nonexistent/s", "the socket does not exist: to start a daemon, run pleg-pipeline run --socket /nonexistent/s"},
 	{"pods --connect unix://STALE", "it has ended"},
 	{"events --connect FILE", "connect to the daemon at FILE"},
+	{"events --no-headers --fleet nats://BUSY --cluster a/b", `watch fleet: `},
 	{"top -r /s", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
 	{"record -r /s FILE", "it exists; name a new file"},

@@ -57,6 +57,7 @@ var flagRows = []flagRow{
 	{"run --nats --nats-max-bytes", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-max-bytes 5M", `"max_bytes":5242880`, ""},
 	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-domain hub", "$JS.hub.API.STREAM.CREATE", ""},
 	{"run --node", "run --simulate=1 --nats nats://ADDRESS --cluster c --node n7", "publishing as node n7 of cluster c; to see the events: pleg-pipeline events --fleet nats://ADDRESS --cluster c\n", ""},
+	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c", "publishing as node of-environment of cluster c", ""},
 	{"run --otlp", "", "", "run_test.go"},
 
 	{"--runtime-endpoint", "pods -r /none/socket", "/none/socket", ""},
@@ -167,7 +168,9 @@ func TestFlagsAct(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			go func() {
 				defer close(ended)
-				code := cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: out})
+				p := with(map[string]string{"NODE_NAME": "of-environment"})
+				p.Args, p.Out, p.Err = args, out, out
+				code := cli.Execute(ctx, p)
 				fmt.Fprintln(out, "exit code", code)
 				out.end("it has ended")
 			}()

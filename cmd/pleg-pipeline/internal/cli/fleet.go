@@ -102,8 +102,12 @@ func (s fleetSource) Events(ctx context.Context, o pleg.SubscribeOptions, discon
 }
 
 func (s fleetSource) watch(ctx context.Context, o pleg.SubscribeOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
+	return fleet.Watch(ctx, s.js, s.watchOptions(ctx, o, disconnected))
+}
+
+func (s fleetSource) watchOptions(ctx context.Context, o pleg.SubscribeOptions, disconnected top.Disconnected) fleet.WatchOptions {
 	unreadable := false
-	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
+	return fleet.WatchOptions{
 		Cluster: s.flags.cluster, Stream: s.flags.stream, Nodes: s.flags.nodes, Replay: o.Replay, After: s.flags.after, Since: o.Since, Bookmarks: o.Bookmarks,
 		Filter:       o.Filter,
 		Disconnected: disconnected,
@@ -113,7 +117,7 @@ func (s fleetSource) watch(ctx context.Context, o pleg.SubscribeOptions, disconn
 				s.out.say(ctx, "%v; this and other messages that this program cannot read are skipped", err)
 			}
 		},
-	})
+	}
 }
 
 var errNoServer = errors.New("the server does not answer")

@@ -30,6 +30,7 @@ func TestHabitsOfKubectl(t *testing.T) {
 		{"pods -o json", `^({"uid":.*"total":2,.*"currentAsOf":".*\n){2}$`},
 		{"events -A --since 10m --follow=false --no-sandboxes -o name", names + "{4}$"},
 		{"events --replay -f=false --no-sandboxes -o name", names + "{4}$"},
+		{"events --replay -f=false --no-sandboxes -l app -o name", names + "{4}$"},
 		{"events --since 0s -f=false -o name", "^$"},
 		{"events -f=false -o name", "^$"},
 		{"events --replay -f=false -l app --type containerdied -o name", "^$"},

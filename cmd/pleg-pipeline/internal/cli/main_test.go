@@ -212,6 +212,13 @@ func TestRunServesSocket(t *testing.T) {
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
 		t.Errorf("socket = %v, %v, want mode 0660", info.Mode(), err)
 	}
+	other := filepath.Join(t.TempDir(), "other")
+	kit.Must(t, os.Mkdir(other, 0o755))
+	want, err := os.Stat(other)
+	kit.Must(t, err)
+	if dir, err := os.Stat(filepath.Dir(socket)); err != nil || dir.Mode() != want.Mode() {
+		t.Errorf("its directory = %v, %v, want that others find the socket", dir.Mode(), err)
+	}
 	if now, err := newClient(t, socket).Status(t.Context()); err != nil || now.Version == "" {
 		t.Errorf("the version of the daemon is %q, %v", now.Version, err)
 	}

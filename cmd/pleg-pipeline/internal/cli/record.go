@@ -92,7 +92,7 @@ var errTimeIsUp = errors.New("the time is up")
 
 func (c *recordCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
-	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) (err error) {
+	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		file, err := recording.Create(c.file)
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("record to %s: it exists; name a new file", c.file)
@@ -100,16 +100,20 @@ func (c *recordCommand) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("record: %w", err)
 		}
-		recorder := recording.NewRecorder(file, recording.Options{Program: programVersion(), Redact: c.redact})
-		err = c.record(ctx, out, from, recorder)
-		size, closeErr := file.Close()
-		answers, length := recorder.Totals()
-		if !c.began || size == 0 { // as on a full disk
-			return errors.Join(cmp.Or(err, closeErr), os.Remove(c.file))
-		}
-		out.say(ctx, "%s has %d answers of %v, %d bytes", c.file, answers, length.Round(time.Millisecond), size)
-		return cmp.Or(err, closeErr)
+		return c.recordTo(ctx, out, from, file)
 	})
+}
+
+func (c *recordCommand) recordTo(ctx context.Context, out console, from endpoint.Endpoint, file *recording.File) error {
+	recorder := recording.NewRecorder(file, recording.Options{Program: programVersion(), Redact: c.redact})
+	err := c.record(ctx, out, from, recorder)
+	size, closeErr := file.Close()
+	answers, length := recorder.Totals()
+	if !c.began || size == 0 { // as on a full disk
+		return errors.Join(cmp.Or(err, closeErr), os.Remove(c.file))
+	}
+	out.say(ctx, "%s has %d answers of %v, %d bytes", c.file, answers, length.Round(time.Millisecond), size)
+	return cmp.Or(err, closeErr)
 }
 
 func (c *recordCommand) record(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {

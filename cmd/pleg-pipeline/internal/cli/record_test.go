@@ -85,3 +85,12 @@ func TestRecordToFullDisk(t *testing.T) {
 		t.Errorf("the empty recording: %v, want none", err)
 	}
 }
+
+// A recording is no success if its last bytes cannot be written, as on a network filesystem.
+func TestRecordingWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("disk quota exceeded")
+	if err := cli.RecordTo(t.Context(), filepath.Join(t.TempDir(), "r.jsonl"), simulated(t, 2), failed); !errors.Is(err, failed) {
+		t.Errorf("%v, want %v", err, failed)
+	}
+}

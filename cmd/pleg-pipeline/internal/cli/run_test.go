@@ -92,6 +92,9 @@ func TestEndsWhenTheReaderOfAQuietNodeCloses(t *testing.T) {
 		readUntil(t, bufio.NewReader(r), func(line string) bool { return strings.Contains(line, last) })
 		_ = r.Close()
 		s.ends(t, cli.ExitOK)
+		if strings.Contains(s.stderr.String(), "nobody reads") {
+			t.Errorf("%s: stderr = %q, want no wait for a reader that has gone", args, s.stderr)
+		}
 	}
 }
 

@@ -44,6 +44,9 @@ func TestMisspeltVariables(t *testing.T) {
 				t.Errorf("%s: %s = exit code %d, %s", variable, args[0], code, stderr)
 			}
 		}
+		if _, stdout, stderr := execute(t, cli.Process{Environ: func() []string { return []string{variable} }}, "__complete", "ru"); !strings.HasPrefix(stdout, "run\t") {
+			t.Errorf("%s: a shell completes ru to %q, %s", variable, stdout, stderr)
+		}
 	}
 }
 

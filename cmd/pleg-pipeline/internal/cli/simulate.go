@@ -86,12 +86,7 @@ func (c *simulateCommand) run(ctx context.Context) error {
 	out.say(ctx, "serving a simulated runtime (%v) on unix://%s until interrupted", &c.simulation, socket)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.ListenAndServe(ctx, socket) })
-	group.Go(func() error {
-		if err := runtime.SleepAfterCall(ctx, 0); err != nil {
-			return err
-		}
-		return c.churn(ctx, runtime, keep...)
-	})
+	group.Go(func() error { return c.churnAfterCall(ctx, runtime, keep...) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -144,6 +139,14 @@ func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, kee
 		return nil
 	}
 	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Keep: keep})
+}
+
+// churnAfterCall does so from the first call of a client on: the same flags repeat a run.
+func (s *simulation) churnAfterCall(ctx context.Context, runtime *simruntime.Runtime, keep ...pleg.PodUID) error {
+	if err := runtime.SleepAfterCall(ctx, 0); err != nil {
+		return err
+	}
+	return s.churn(ctx, runtime, keep...)
 }
 
 // around calls use with the endpoint of a simulated runtime, which serves on a

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,16 +9,19 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
-// TestCommandsSayWhyTheyWait asks a daemon without a list of pods yet. Within two seconds each
+// TestCommandsSayWhyTheyWait asks a daemon that does not know its pods yet. Within two seconds each
 // command must say what is wrong with the runtime; none may say that the daemon does not answer.
 func TestCommandsSayWhyTheyWait(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -26,12 +30,14 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 	}{
 		"lists fail": {simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}, ": the list of all pods fails since 00:00: list pods: list containers: broken"},
 		"lists hang": {simruntime.Fault{RPC: "ListContainers", Hang: true}, "waiting for the first list of pods"},
+		"pods hang":  {simruntime.Fault{RPC: "ContainerStatus", Hang: true}, "waiting for the inspection of 3 of 3 pods"},
 	} {
 		for _, command := range []string{"pods", "events", "events --replay", "lookup 7d1f --wait 10s"} {
 			t.Run(name+", "+command, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					node := simruntime.New(simruntime.Options{Seed: 1})
+					node.Populate(simruntime.Population{Pods: 3, Containers: 1})
 					node.Inject(test.fault)
 					s := kit.Simulate(t, node, pipeline.Options{}, cri.Options{})
 					dial := serveDaemon(t, s.Pipeline.Pipeline)
@@ -57,12 +63,38 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 						time.Sleep(2100 * time.Millisecond)
 						return // the command waits forever
 					}
-					if code := <-ended; code != cli.ExitFailure || strings.Contains(out.String(), "does not answer") {
-						t.Errorf("exit code %d, %q, want %d", code, out, cli.ExitFailure)
+					want := cli.ExitFailure
+					if name == "pods hang" && command == "pods" { // it shows them
+						want = cli.ExitOK
+					}
+					if code := <-ended; code != want || strings.Contains(out.String(), "the daemon does not answer") {
+						t.Errorf("exit code %d, %q, want %d", code, out, want)
+					}
+					if text := out.String(); strings.HasPrefix(command, "lookup") && strings.Contains(text[strings.LastIndex(text, "look up"):], "waiting") {
+						t.Errorf("%q says again why it has waited", text)
 					}
 				})
 			})
 		}
+	}
+}
+
+// A command with its own pipeline waits 5 s for slow pods, and then shows what is known. Without a list it shows nothing.
+func TestSettle(t *testing.T) {
+	for want, s := range map[string]*plegv1.PipelineStatus{
+		"<nil>":             {Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: timestamppb.Now()}},
+		"list pods: broken": {Error: "list pods: broken"},
+	} {
+		kit.Bubble(t, want, func(t *testing.T) {
+			h := &hostile.Daemon{
+				OnWatch:  func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) },
+				OnStatus: answer(&plegv1.GetStatusResponse{Status: s}, nil),
+			}
+			began := time.Now()
+			if err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != want || time.Since(began) != 5*time.Second {
+				t.Errorf("%v after %v, want %s after 5s", err, time.Since(began), want)
+			}
+		})
 	}
 }
 

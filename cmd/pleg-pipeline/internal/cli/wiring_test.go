@@ -54,7 +54,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		kit.Must(t, err)
 		p := cli.Process{Args: []string{"-r", socket, "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc, Cgroups: cgroups}
 		stop := kit.Run(t, func(ctx context.Context) error {
-			return cli.Serve(ctx, p, local{web}, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
+			return cli.Serve(ctx, p, local{web}, nil, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 		})
 		time.Sleep(30 * time.Second)
 		page := http.Client{Transport: &http.Transport{
@@ -82,4 +82,24 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 			t.Errorf("the incident is %+v, %v, want the answers of the runtime", r, err)
 		}
 	})
+}
+
+// A daemon that can no longer serve ends and says why, whichever of its listeners is closed.
+func TestEndsWithEachServer(t *testing.T) {
+	for broken, name := range []string{"page", "probes", "socket"} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			node, runtime, closed := simruntime.New(simruntime.Options{}), bufconn.Listen(64<<10), bufconn.Listen(1)
+			kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
+			kit.Must(t, closed.Close())
+			var of [3]net.Listener
+			of[broken] = local{closed}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			p := cli.Process{Out: io.Discard, Err: io.Discard, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
+			err := cli.Serve(ctx, p, of[0], of[1], of[2], func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
+			if err == nil || !strings.Contains(err.Error(), "on 127.0.0.1:0: closed") {
+				t.Errorf("%v, want that nothing is accepted any more", err)
+			}
+		})
+	}
 }

@@ -31,7 +31,8 @@ func TestMeasureCalls(t *testing.T) {
 		rt.SetMaxConcurrent(2)
 		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
 		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
-		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound}) // removed since the list: no failure
+		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound})                 // removed since the list: no failure
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", After: 3 * 3 * 8, Times: 8, Latency: 20 * time.Millisecond}) // one slow sweep of seven
 		o := serve(t, rt)
 		o.Pressure = fstest.MapFS{"io": {Data: []byte("some avg10=12.00 ")}, "cpu": {Data: []byte("some avg10=34.00 ")}}
 		load, err := doctor.MeasureCalls(t.Context(), o, time.Second, 10*time.Second)
@@ -47,7 +48,7 @@ func TestMeasureCalls(t *testing.T) {
 		kit.Must(t, load.Print(&text))
 		for _, want := range []string{
 			fmt.Sprintf("CRI calls of simruntime 0.1.0: 8 pods, %d CPUs, measured for ", runtime.NumCPU()), " processes waited for disk 12 %, for CPU 34 % of 10 s.",
-			"If all 8 pods changed at once, their 16 status calls would take:", "| 4 | 120ms | 0.50 |", "| ListPodSandbox | 1 |", "| 4ms | 4ms | 0 |", "| PodSandboxStatus | 1 |", "| 10ms | 10ms | 0 |", "| 1 | 240ms | 1.00 |",
+			"If all 8 pods changed at once, their 16 status calls would take:", "| 4 | 120ms | 0.50 |", "| ListPodSandbox | 1 |", "| 4ms | 4ms | 0 |", "| PodSandboxStatus | 1 |", "| 10ms | 10ms | 0 |", "| ContainerStatus | 1 | 56 | 20ms | 40ms | 7 |", "| 1 | 240ms | 1.00 |",
 		} {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("the text lacks %q:\n%s", want, &text)
@@ -80,7 +81,7 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 					t.Errorf("after %v: %+v", after, c)
 				}
 			}
-			if load.Pods != 8 || len(load.Sweeps) != want || load.TookSeconds != after.Seconds() {
+			if load.Pods != 8 || len(load.Sweeps) != want || !strings.Contains(text.String(), "If all 8 pods changed at once") || load.TookSeconds != after.Seconds() {
 				t.Errorf("after %v: measured %+v, want %d sweeps", after, load, want)
 			}
 		}

@@ -243,17 +243,17 @@ func TestProcessOfASilentDaemon(t *testing.T) {
 	}
 }
 
-// Advice follows the finding that it is about.
+// Advice follows the finding that it is about. No text forges another line.
 func TestEachFindingHasItsAdvice(t *testing.T) {
 	t.Parallel()
 	r := doctor.Judge(nil,
 		verdict.Finding{Cause: "c", Severity: verdict.Problem, Summary: "one", Advice: "this"},
-		verdict.Finding{Cause: "b", Severity: verdict.Warning, Summary: "two", Advice: "that"},
+		verdict.Finding{Cause: "b", Severity: verdict.Warning, Summary: "t\nwo", Advice: "th\nat"},
 		verdict.Finding{Cause: "a", Severity: verdict.Warning, Summary: "three"},
 	)
 	var text strings.Builder
 	kit.Must(t, r.Print(&text, doctor.TextOptions{}))
-	if want := "PROBLEM: one\n  Do: this\nAlso warning: two\n  Do: that\nAlso warning: three\n"; strings.TrimSpace(text.String())+"\n" != want {
+	if want := "PROBLEM: one\n  Do: this\nAlso warning: t?wo\n  Do: th?at\nAlso warning: three\n"; strings.TrimSpace(text.String())+"\n" != want {
 		t.Errorf("the report is %q, want %q", &text, want)
 	}
 }
@@ -262,7 +262,7 @@ func TestEachFindingHasItsAdvice(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := doctor.Report{
-		Verdict: "OK: well", TookSeconds: 10.004, Endpoint: "unix:///s", Source: "the test", Runtime: "containerd v2", NoDaemon: "there is none",
+		Verdict: "OK: well", TookSeconds: 10.004, Endpoint: "unix:///s", Source: "the test", Runtime: "containerd v2", NoDaemon: "there is\nnone",
 		Counts: doctor.Counts{Pods: 1, Sandboxes: 2, Ready: 3, Containers: 4, Running: 5, Exited: 6},
 		Lists:  []host.List{{Method: "ListPodSandbox", Bytes: 1 << 20, LimitBytes: 16 << 20}, {Method: "ListContainers", Bytes: 1 << 10, LimitBytes: 1<<20 - 1}, {Method: "Other", Bytes: 1<<10 - 1, LimitBytes: 1 << 10}},
 		Node: doctor.Node{
@@ -275,7 +275,7 @@ func TestReport(t *testing.T) {
 	const want = `OK: well
 
 Runtime     containerd v2 at unix:///s (from the test), watched for 10s
-Daemon      not asked: there is none
+Daemon      not asked: there is?none
 Pods        1; sandboxes: 2 (3 ready); containers: 4 (5 running, 6 exited)
 List size   1.0 MiB of 16.0 MiB, 6.2 % (ListPodSandbox)
 List size   1.0 KiB of 1024.0 KiB, 0.1 % (ListContainers)

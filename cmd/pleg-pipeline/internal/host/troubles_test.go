@@ -181,7 +181,10 @@ func requireTrouble(t *testing.T, o host.Options, conn grpc.ClientConnInterface,
 			}
 		}
 		_, lists := w.Facts()
-		for _, l := range lists {
+		for n, l := range lists {
+			if l.Method != []string{"ListPodSandbox", "ListContainers"}[n] {
+				t.Errorf("list %d is of %s", n, l.Method)
+			}
 			if len(l.Largest) > 3 || slices.ContainsFunc(l.Largest, func(p host.PodSize) bool { return p.Pod == "" }) {
 				t.Errorf("the largest pods are %+v, want three with names", l.Largest)
 			}

@@ -476,6 +476,25 @@ func TestForgets(t *testing.T) {
 	}
 }
 
+// TestShimEndsWhenFound uses a shim that ends between two looks at its files: it is not followed.
+func TestShimEndsWhenFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, w := many(1, false)
+		files := maps.Clone(*n.files.Load())
+		delete(files, "1000/task/1000/stat")
+		n.files.Store(&files)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+		for range 2 {
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if len(n.followed.pids) > 0 || n.open.Load() > 0 {
+				t.Errorf("%v are followed, %d files are open", n.followed.pids, n.open.Load())
+			}
+			n.cache.Delete("sandbox000", time.Now())
+		}
+	})
+}
+
 // TestSandboxEndsFirst uses a pod whose sandbox has ended while its containers, which take their time to stop, still
 // run: their shim runs, and is watched.
 func TestSandboxEndsFirst(t *testing.T) {
@@ -520,7 +539,7 @@ func TestBusyRuntime(t *testing.T) {
 		"stopped":             {pleg.Status{Relist: pleg.RelistStatus{Started: since}}, ""},
 		"failing":             {pleg.Status{Relist: pleg.RelistStatus{Failures: 1}}, ""},
 		"slow":                {pleg.Status{Details: nodestate.State{Since: nodestate.Since{Slow: since}}}, ""},
-		"on a node like that": {pleg.Status{}, "29.89 16.16 9.62 4096/5000 812\n"},
+		"on a node like that": {pleg.Status{}, "2.89 2.16 1.62 4096/5000 812\n"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			n := &node{cache: podcache.New()}
@@ -556,7 +575,7 @@ func TestBusyRuntime(t *testing.T) {
 			if got := w.Stuck(); len(got) != 1 || got[0].ID != "c1" || since.Sub(got[0].Since).Abs() > time.Second {
 				t.Errorf("7 s later: %+v, want c1 since %v", got, since)
 			}
-			n.load("29.89 16.16 9.62 4096/5000 812\n")
+			n.load("2.89 2.16 1.62 4096/5000 812\n")
 			pass(30)
 			if got := w.Stuck(); len(got) != 1 || since.Sub(got[0].Since).Abs() > time.Second {
 				t.Errorf("once it was found: %+v, want c1 since %v", got, since)
@@ -571,7 +590,7 @@ func TestNodeStaysOverloaded(t *testing.T) {
 		n := &node{cache: podcache.New()}
 		n.files.Store(&fstest.MapFS{"self/stat": {}})
 		n.set(map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2})
-		n.load("29.89 16.16 9.62 4096/5000 812\n")
+		n.load("2.89 2.16 1.62 4096/5000 812\n")
 		w := n.watcher()
 		n.running(pleg.StateRunning)
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })

@@ -51,6 +51,10 @@ func testKeys(t *testing.T) {
 	term.wait("events: paused, 0 new")
 	term.write("p")
 
+	_, _ = term.Write([]byte("\x1b[1;1Ha message of the kernel"))
+	term.write("\x0c") // Ctrl-L
+	term.waitGone("kernel")
+
 	term.write("?")
 	term.wait("EV/M are the events")
 	term.write("q") // closes the help
@@ -128,12 +132,17 @@ func testLostConnection(t *testing.T) {
 	s.hangs.Store(true)
 	time.Sleep(2 * askTimeout)
 	term.wait("NO ANSWER: nothing for 5s")
+	s.events <- eventMessage{event: event("delta", pleg.ContainerStarted)}
+	term.wait("started   shop/delta") // while no answer comes
 	s.hangs.Store(false)
 	time.Sleep(2 * askTimeout)
 	s.set(of(viewOf("beta", 1, 1)))
 	term.wait("healthy")
 	term.wait("beta")
 	term.waitGone("alpha")
+	s.set(update{state: State{Status: healthy()}, err: fmt.Errorf("pods: %w", pleg.ErrNotSynced)})
+	term.waitGone("beta")
+	term.wait("healthy") // the status says what the first list waits for
 	s.set(of())
 	term.wait("no pods")
 }

@@ -184,7 +184,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// The first line has the color of the verdict, and the reason of a trouble that of a problem.
+// The first line and the state of the pod have the color of the verdict, and the reason of a trouble that of a problem.
 func TestColors(t *testing.T) {
 	for severity, want := range map[verdict.Severity]int{verdict.OK: 2, verdict.Warning: 3, verdict.Problem: 1} {
 		p, reason := viewOf("web", 1, 0), view.Faint
@@ -198,6 +198,15 @@ func TestColors(t *testing.T) {
 		columns := m.columns(80, noon)
 		if _, style, _ := s.Get(0, 0); style.GetForeground() != color.PaletteColor(want) || columns[len(columns)-1].Color(m.rows[0]) != reason {
 			t.Errorf("%s has the color %v, its reason %s", severity, style.GetForeground(), columns[len(columns)-1].Color(m.rows[0]))
+		}
+		colored := 0
+		for at := 80; at < 80*24; at++ {
+			if _, style, _ := s.Get(at%80, at/80); style.GetForeground() == color.PaletteColor(want) {
+				colored++
+			}
+		}
+		if colored < len(p.State) {
+			t.Errorf("%s: %d cells have its color, want the state %s", severity, colored, p.State)
 		}
 	}
 }
@@ -272,6 +281,9 @@ func TestWhatAnEventLeaves(t *testing.T) {
 		ev.Type, ev.Sandbox, ev.Replayed = pleg.ContainerDied, true, true
 		m.addEvent(ev, noon)
 		pods = append(pods, view.Pod{UID: ev.PodUID, Node: ev.Node, State: view.Hung})
+	}
+	if state := m.pods["uid-a"].State; state != view.Unknown {
+		t.Errorf("before an answer its state is %q", state)
 	}
 	m.apply(update{state: State{Pods: pods}}, noon)
 	for n, name := range []string{"a", "b"} {

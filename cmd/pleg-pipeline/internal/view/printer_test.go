@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -198,6 +199,9 @@ func TestTextFitsTheTerminal(t *testing.T) {
 				if n := utf8.RuneCountInString(line); n > max(width, least) {
 					t.Errorf("width %d, nodes %v: %d columns: %q", width, nodes, n, line)
 				}
+			}
+			if text := strings.Join(printEvents(t, options), ""); width >= 100 && !regexp.MustCompile("ContainerDied .* exit 137, OOMKilled\n").MatchString(text) {
+				t.Errorf("width %d, nodes %v: the details of an event have a line of their own:\n%s", width, nodes, text)
 			}
 			if width >= 80 && !strings.Contains(all, "(11s) in ContainerStatus of nginx") {
 				t.Errorf("width %d: the cause is cut:\n%s", width, all)

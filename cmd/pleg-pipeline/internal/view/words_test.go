@@ -141,6 +141,17 @@ func TestSharedNames(t *testing.T) {
 	}
 }
 
+// Columns lose only as much as is needed, the widest first, down to their least width.
+func TestFit(t *testing.T) {
+	for width, want := range map[int]string{50: "10 20 8", 44: "10 20 8", 43: "10 19 8", 34: "10 10 8", 33: "9 10 8", 32: "9 9 8", 26: "6 6 8", 25: "6 5 8", 9: "6 5 8"} {
+		columns := []view.Column[int]{{Width: 10, Least: 6}, {Width: 20, Least: 5}, {Width: 8}, {Width: 99}}
+		view.Fit(columns, 2, width)
+		if got := fmt.Sprint(columns[0].Width, columns[1].Width, columns[2].Width); got != want {
+			t.Errorf("at %d columns: %s, want %s", width, got, want)
+		}
+	}
+}
+
 // No line of a wrapped text is wider than the terminal, with its indent, and none breaks earlier than it must. A word
 // that is longer than a line has its own.
 func TestWrap(t *testing.T) {
