@@ -132,7 +132,7 @@ mutants: ## break each rule once; its test must fail
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs missing tools (as root)
 	tests/real/e2e/setup.sh
-	$(ALONE) test -C tests/real/e2e -race -count=1 -p 1 -parallel 3 -timeout 40m -skip '^(TestFaultMatrix|TestIdleWatchOfShims|TestKilledMonitorIsNamed)$$' ./...
+	$(ALONE) test -C tests/real/e2e -race -count=1 -p 1 -parallel 6 -timeout 40m -skip '^(TestFaultMatrix|TestIdleWatchOfShims|TestKilledMonitorIsNamed)$$' ./...
 
 # It compares processor time, so it needs an idle machine.
 .PHONY: e2e-watch
