@@ -186,7 +186,10 @@ func TestPodsThatShareAUID(t *testing.T) {
 		again := sandbox("s4", "u1", 0, 5) // the second gets a new sandbox, and is one pod with its old container
 		again.Metadata.Name, again.Metadata.Namespace = second.GetMetadata().GetName(), second.GetMetadata().GetNamespace()
 		fake.Sandboxes = append(fake.Sandboxes, again)
-		wantList(t, client, newest+"u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s4] [s4< name-s2#5 running@5] c2<s2 name-c2#4 running@4\n")
+		other4 := "u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s4] [s4< name-s2#5 running@5] c2<s2 name-c2#4 running@4\n"
+		wantList(t, client, newest+other4)
+		fake.Sandboxes = append(fake.Sandboxes, ofPod(sandbox("s0", "u1", 0, 1), "", "")) // without a name it is the pod's with the UID
+		wantList(t, client, strings.TrimSuffix(newest, "\n")+" [s0< #1 running@1]\n"+other4)
 	})
 }
 

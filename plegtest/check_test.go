@@ -121,6 +121,16 @@ func stale(take func(now, last *pleg.ContainerStatus)) broken {
 	return b
 }
 
+// older returns a runtime with another answer if last is not its own.
+func older(answer func(s *pleg.PodStatus) (*pleg.PodStatus, error)) broken {
+	return broken{Runtime: good(), status: func(ctx context.Context, pod *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+		if last != nil && len(last.Containers) > len(pod.Containers) {
+			return answer(s)
+		}
+		return s, ctx.Err()
+	}}
+}
+
 // answering returns a runtime that changes each status.
 func answering(change func(s *pleg.PodStatus)) broken {
 	return broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
@@ -269,12 +279,16 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			return s, ctx.Err()
 		}}, "it returned the status in last"},
-		"sandbox that nobody has": {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `has the SandboxID "s"`},
-		"listed time of 1970":     {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), "leave a time zero"},
-		"creation in the future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].CreatedAt = time.Unix(1e15, 0) }), "leave a time zero"},
-		"end in the future":       {answering(func(s *pleg.PodStatus) { s.Containers[0].FinishedAt = time.Unix(1e15, 0) }), "leave a time zero"},
-		"time of the far future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), "leave a time zero"},
-		"sandbox of year 1":       {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), "leave a time zero"},
+		"error with an older last":         {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, errBusy }), "with an older last: busy"},
+		"nothing with an older last":       {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, nil }), "with an older last: <nil>"},
+		"nil container with an older last": {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Containers[0] = nil; return s, nil }), "with an older last: <nil>"},
+		"nil sandbox with an older last":   {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Sandboxes[0] = nil; return s, nil }), "with an older last: <nil>"},
+		"sandbox that nobody has":          {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `has the SandboxID "s"`},
+		"listed time of 1970":              {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), "leave a time zero"},
+		"creation in the future":           {answering(func(s *pleg.PodStatus) { s.Containers[0].CreatedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"end in the future":                {answering(func(s *pleg.PodStatus) { s.Containers[0].FinishedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"time of the far future":           {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"sandbox of year 1":                {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), "leave a time zero"},
 		"inspection that hangs after its context": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if ctx.Err() != nil {
 				time.Sleep(time.Hour)

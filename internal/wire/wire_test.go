@@ -221,9 +221,10 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	for n := range 20 { // most entries are valid
 		status.Containers[0].Labels[fmt.Sprint("key-", n)] = "text"
 	}
+	status.Sandboxes[0].Labels = map[string]string{said: want}
 	m := sent(t, wire.FromStatus(&status))
 	c, sandbox := m.GetContainers()[0], m.GetSandboxes()[0]
-	for _, got := range []string{m.GetUid(), m.GetIps()[0], c.GetMessage(), c.GetLabels()["key"], sandbox.GetIps()[0], sandbox.GetAnnotations()["key"]} {
+	for _, got := range []string{m.GetUid(), m.GetIps()[0], c.GetMessage(), c.GetLabels()["key"], sandbox.GetIps()[0], sandbox.GetAnnotations()["key"], sandbox.GetLabels()[want]} {
 		if got != want {
 			t.Errorf("%q is sent as %q, want %q", said, got, want)
 		}
