@@ -134,7 +134,7 @@ func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 		case <-refused.opened:
 			t.Error("opened although the runtime refused the other call")
 		case err := <-refused.ended:
-			if status.Code(err) != codes.Unavailable {
+			if status.Code(err) != codes.Unavailable || !strings.HasPrefix(err.Error(), "watch container events: ") {
 				t.Errorf("the stream of a runtime that refuses the other call ended with %v", err)
 			}
 		}
