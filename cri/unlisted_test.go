@@ -333,12 +333,10 @@ func TestListPodEqualsListPods(t *testing.T) {
 func TestListPodBeforeTheFirstList(t *testing.T) {
 	fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}}
 	client := connect(t, fake, cri.Options{})
-	fake.Before = func(context.Context, any) error { return errors.New("broken") }
-	if _, err := client.ListPod(t.Context(), "u1"); err == nil || !strings.HasPrefix(err.Error(), "list all for pod u1: list ") {
+	broken := &rawruntime.Runtime{Before: func(context.Context, any) error { return errors.New("broken") }}
+	if _, err := connect(t, broken, cri.Options{}).ListPod(t.Context(), "u1"); err == nil || !strings.HasPrefix(err.Error(), "list all for pod u1: list ") {
 		t.Errorf("a list of all that fails: %v", err)
 	}
-	fake.Before = nil
-	fake.Whole.Store(0)
 	for _, uid := range []pleg.PodUID{"u1", "u2"} {
 		if got, err := client.ListPod(t.Context(), uid); err != nil || got == nil || got.UID != uid {
 			t.Errorf("got %v, %v; want the pod %s", got, err, uid)
