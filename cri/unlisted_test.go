@@ -202,8 +202,9 @@ func TestSharedUIDIsTakenOver(t *testing.T) {
 		for n := range pods {
 			pods[n] = sandbox(fmt.Sprint("s", n), "u1", 0, int64(n))
 		}
-		fake := &rawruntime.Runtime{}
-		client := connect(t, fake, cri.Options{})
+		fake, registry := &rawruntime.Runtime{}, prometheus.NewPedanticRegistry()
+		client := connect(t, fake, cri.Options{Registerer: registry})
+		counted := 0
 		for n, tc := range []struct{ listed, want string }{
 			{"01", "u1=name-s0 u1@ns-s1.name-s1=name-s1"},
 			{"12", "u1=name-s2 u1@ns-s1.name-s1=name-s1"},
@@ -222,6 +223,8 @@ func TestSharedUIDIsTakenOver(t *testing.T) {
 			if slices.Sort(got); strings.Join(got, " ") != tc.want {
 				t.Errorf("list %d: %q, want %q", n, got, tc.want)
 			}
+			counted += strings.Count(tc.want, "@") // each pod under another UID, in each list
+			kit.RequireMetric(t, registry, float64(counted), "pleg_malformed_items_total")
 		}
 	})
 }
