@@ -144,6 +144,8 @@ func answering(change func(s *pleg.PodStatus)) broken {
 func TestCheckRuntimeFinds(t *testing.T) {
 	errBusy := errors.New("busy")
 	var calls atomic.Int32
+	twoSandboxes := plegtest.New()
+	twoSandboxes.Set("web", "nginx=running /w=running /old=exited")
 	for name, tc := range map[string]struct {
 		rt   pleg.Runtime
 		want string
@@ -279,6 +281,17 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			return s, ctx.Err()
 		}}, "it returned the status in last"},
+		"first container of a stale last": {stale(func(now, last *pleg.ContainerStatus) {
+			if now.ID == "nginx" {
+				now.StartedAt = last.StartedAt
+			}
+		}), `for "nginx" it returned the status in last`},
+		"first sandbox of a stale last": {broken{Runtime: twoSandboxes, status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil && last != nil && last.Sandbox("w") != nil {
+				s.Sandbox("w").Ready = last.Sandbox("w").Ready
+			}
+			return s, ctx.Err()
+		}}, `for the sandbox "w" it returned the status in last`},
 		"error with an older last":         {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, errBusy }), "with an older last: busy"},
 		"nothing with an older last":       {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, nil }), "with an older last: <nil>"},
 		"nil container with an older last": {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Containers[0] = nil; return s, nil }), "with an older last: <nil>"},
