@@ -184,6 +184,11 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 			[]*pleg.Pod{{UID: "b", Containers: c("c", "d")}, {UID: "a", Containers: c("c")}},
 			[]string{"podUID=a pod=/ containerID=c container=of-c reason=\"pod b has the id too"},
 		},
+		"one of each": {
+			[]*pleg.Pod{{UID: "a", Containers: c("", "c")}, nil, {Name: "web"}, {UID: "a"}, {UID: "\xff"}},
+			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "\xff"}},
+			[]string{"it has no id", "it is nil", "the pod has no UID", "the list has the UID twice", "the UID is not UTF-8"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, reg, log := fmt.Sprint(words(tc.listed)), prometheus.NewRegistry(), &strings.Builder{}
@@ -481,8 +486,8 @@ func TestHintHasNoOtherStatusThanAFinalOne(t *testing.T) {
 }
 
 func TestHintHasOnlyFinalStatusesOfOthers(t *testing.T) {
-	final := &pleg.ContainerStatus{ID: "d", State: pleg.StateExited}
-	sent := []*pleg.ContainerStatus{nil, {State: pleg.StateExited}, {ID: "e", State: pleg.StateRunning}, {ID: "c", State: pleg.StateExited}, final}
+	final, another := &pleg.ContainerStatus{ID: "d", State: pleg.StateExited}, &pleg.ContainerStatus{ID: "f", State: pleg.StateExited}
+	sent := []*pleg.ContainerStatus{nil, {State: pleg.StateExited}, {ID: "e", State: pleg.StateRunning}, {ID: "c", State: pleg.StateExited}, final, another}
 	r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error {
 		hint(pleg.Hint{UID: "a", Container: "c", Others: sent})
 		hint(pleg.Hint{UID: "a", Container: "c", Others: slices.Clone(sent[:4])})
@@ -493,8 +498,8 @@ func TestHintHasOnlyFinalStatusesOfOthers(t *testing.T) {
 	if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = append(got, h.Others) }); !errors.Is(err, errBroken) {
 		t.Errorf("error %v, want %v", err, errBroken)
 	}
-	if len(got) != 2 || !slices.Equal(got[0], []*pleg.ContainerStatus{final}) || len(got[1]) > 0 {
-		t.Errorf("the hints have %+v, want the final status of d, and none", got)
+	if len(got) != 2 || !slices.Equal(got[0], []*pleg.ContainerStatus{final, another}) || len(got[1]) > 0 {
+		t.Errorf("the hints have %+v, want the final statuses of d and f, and none", got)
 	}
 }
 
