@@ -112,14 +112,14 @@ func TestBadOptions(t *testing.T) {
 		for _, err := range c.Watch(t.Context(), o) {
 			ofWatch = errors.Join(ofWatch, err)
 		}
-		for _, err := range []error{ofSubscription, ofWatch} {
-			if !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), says) {
-				t.Errorf("%+v: %v, want %q", o, err, says)
+		for of, err := range map[string]error{"subscribe: ": ofSubscription, "watch: ": ofWatch} {
+			if !errors.Is(err, pleg.ErrInvalidOption) || !strings.HasPrefix(err.Error(), of) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%+v: %v, want %s…%q", o, err, of, says)
 			}
 		}
 	}
-	if _, err := client.New("", client.Options{}); !errors.Is(err, pleg.ErrInvalidOption) {
-		t.Errorf("no socket: %v, want %v", err, pleg.ErrInvalidOption)
+	if _, err := client.New("", client.Options{}); !errors.Is(err, pleg.ErrInvalidOption) || err.Error() != "new client: the path of the socket is empty" {
+		t.Errorf("no socket: %v", err)
 	}
 }
 

@@ -73,8 +73,8 @@ func TestPods(t *testing.T) {
 		if age := time.Since(well.CurrentAsOf); age != 500*time.Millisecond {
 			t.Errorf("pod well is current as of %v ago, want half a second: since the last list", age)
 		}
-		if some, _, err := f.client.Pods(t.Context(), "well", "unknown", "well"); err != nil || len(some) != 1 || some[0].UID != "well" {
-			t.Errorf("got %+v, %v, want pod well alone, once", some, err)
+		if some, _, err := f.client.Pods(t.Context(), "well", "unknown", "well", "hung"); err != nil || len(some) != 2 || some[0].UID != "hung" || some[1].UID != "well" {
+			t.Errorf("got %+v, %v, want the pods hung and well, once", some, err)
 		}
 	})
 }

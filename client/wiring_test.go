@@ -15,7 +15,8 @@ import (
 
 // Each option acts: a watch connects, and finds its daemon gone after a while.
 func TestOptionsAct(t *testing.T) {
-	var log kit.Log
+	var log, notices kit.Log
+	var called time.Time
 	dials, retries := 0, []time.Duration(nil)
 	type row struct {
 		options func(*fixture) client.Options
@@ -35,11 +36,17 @@ func TestOptionsAct(t *testing.T) {
 			}
 		}},
 		"Disconnected": {func(f *fixture) client.Options {
-			return client.Options{Dial: f.dial, Disconnected: func(err error, in time.Duration) {
+			return client.Options{Dial: f.dial, Logger: notices.Logger(), Disconnected: func(err error, in time.Duration) {
 				if !errors.Is(err, pleg.ErrNoDaemon) {
 					f.Errorf("disconnected: %v, want %v", err, pleg.ErrNoDaemon)
 				}
-				retries = append(retries, in)
+				if notices.Count(" retryIn="+in.String()) == 0 {
+					f.Errorf("it tries again in %v, and logged %s", in, &notices)
+				}
+				if n := len(retries); n > 0 && time.Since(called) != retries[n-1] {
+					f.Errorf("it tried again after %v, not after %v", time.Since(called), retries[n-1])
+				}
+				called, retries = time.Now(), append(retries, in)
 			}}
 		}, func(t *testing.T) {
 			if len(retries) == 0 || retries[len(retries)-1] <= 0 {

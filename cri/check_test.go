@@ -258,7 +258,7 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := newClient(t, path, cri.Options{}).Check(ctx)
-	if status.Code(err) != codes.Canceled || strings.Contains(err.Error(), ": it ") {
-		t.Errorf("got %v, want Canceled and no diagnosis", err)
+	if status.Code(err) != codes.Canceled || !strings.HasPrefix(err.Error(), "check runtime at "+path+": ") || strings.Contains(err.Error(), ": it ") {
+		t.Errorf("got %v, want the endpoint, Canceled and no diagnosis", err)
 	}
 }

@@ -72,7 +72,7 @@ func TestEventsEnd(t *testing.T) {
 				time.AfterFunc(lives, func() { close(fake.Events) })
 				err := <-watchEvents(t, client).ended
 				if err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) ||
-					status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.words) {
+					status.Code(err) != tt.code || !strings.HasPrefix(err.Error(), "watch container events: ") || !strings.Contains(err.Error(), tt.words) {
 					t.Errorf("a stream that lived for %v ended with %v, want the code %v, no events: %t", lives, err, tt.code, tt.none)
 				}
 			}

@@ -72,6 +72,11 @@ func endedBefore() *pleg.ContainerStatus {
 	return &pleg.ContainerStatus{ID: "c0", Name: "main", State: pleg.StateExited, CreatedAt: time.Unix(0, 6), ExitCode: 7, Reason: "Error", Labels: kubeletLabels()}
 }
 
+// endedSince is that of its own container, if it has exited.
+func endedSince() *pleg.ContainerStatus {
+	return &pleg.ContainerStatus{ID: "c1", Name: "main", Attempt: 1, State: pleg.StateExited, CreatedAt: time.Unix(0, 7), Labels: kubeletLabels()}
+}
+
 // eventCases change a complete event, and the parts of its hint.
 var eventCases = map[string]struct {
 	change func(*event)
@@ -118,7 +123,12 @@ var eventCases = map[string]struct {
 		h.Status, h.Others = endedBefore(), nil
 	}},
 	"started, and it has ended since": {func(e *event) { e.ContainersStatuses[1].State = runtimeapi.ContainerState_CONTAINER_EXITED }, func(h *pleg.Hint) {
-		h.Status = &pleg.ContainerStatus{ID: "c1", Name: "main", Attempt: 1, State: pleg.StateExited, CreatedAt: time.Unix(0, 7), Labels: kubeletLabels()}
+		h.Status = endedSince()
+	}},
+	"of the sandbox, and both have ended": {func(e *event) {
+		e.ContainerId, e.ContainersStatuses[1].State = "s1", runtimeapi.ContainerState_CONTAINER_EXITED
+	}, func(h *pleg.Hint) {
+		h.Container, h.Name, h.Attempt, h.Others = "s1", "web", 2, []*pleg.ContainerStatus{endedBefore(), endedSince()}
 	}},
 	"removed": {func(e *event) { e.ContainerEventType, e.ContainersStatuses = deletedEvent, nil }, func(h *pleg.Hint) {
 		h.State, h.Removed, h.Name, h.Attempt, h.Others = pleg.StateExited, true, "", 0, nil

@@ -2,6 +2,7 @@ package cri_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
@@ -41,6 +43,9 @@ func TestNewRejects(t *testing.T) {
 			client, err := cri.New(tt.endpoint, tt.opts)
 			if client != nil || err == nil || !strings.Contains(err.Error(), tt.words) {
 				t.Errorf("got %v, %v; want an error with %q", client, err, tt.words)
+			}
+			if option := strings.Contains(tt.words, "Options."); errors.Is(err, pleg.ErrInvalidOption) != option {
+				t.Errorf("%v: is it ErrInvalidOption? want %t", err, option)
 			}
 			client, err = cri.New("/"+strings.Repeat("x", 106), cri.Options{Registerer: registry}) // as long as allowed
 			must(t, err)                                                                           // nothing is left in the registry

@@ -68,12 +68,12 @@ func returnOf(t *testing.T, events pipeline.EventsMode, outage time.Duration) ti
 func TestRemovedSocketIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	stop := rawruntime.Serve(t, &rawruntime.Runtime{}, listen(t, path))
-	client := newClient(t, path, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor()}})
+	client := newClient(t, "unix://"+path, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor()}})
 	wantPods(t, client, 0)
 	must(t, client.Report().Degraded)
 	must(t, os.Remove(path))
 	wantPods(t, client, 0)
-	if err := client.Report().Degraded; err == nil || !strings.Contains(err.Error(), path+" is gone") {
+	if err := client.Report().Degraded; err == nil || !strings.Contains(err.Error(), "the socket "+path+" is gone") {
 		t.Errorf("without a socket: %v, want that it is gone", err)
 	}
 	stop()
@@ -134,7 +134,7 @@ func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 		case <-refused.opened:
 			t.Error("opened although the runtime refused the other call")
 		case err := <-refused.ended:
-			if status.Code(err) != codes.Unavailable {
+			if status.Code(err) != codes.Unavailable || !strings.HasPrefix(err.Error(), "watch container events: ") {
 				t.Errorf("the stream of a runtime that refuses the other call ended with %v", err)
 			}
 		}

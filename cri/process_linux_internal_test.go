@@ -55,6 +55,10 @@ func TestRuntimeThatWaitsInTheKernel(t *testing.T) {
 	waits("after it", false)
 	m.failed.Store(true)
 	waits("after a call that failed", true)
+	c.observed.last.Store(&connection{pid: os.Getpid()})
+	if p := nodestate.Of(c.Report().Details).Process; p != nil {
+		t.Errorf("a runtime in this process is reported as %+v", p)
+	}
 }
 
 // waitInTheKernel makes a thread wait in the kernel until its child ends, as vfork does. It is not the

@@ -2,6 +2,7 @@ package cri_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,7 +187,10 @@ func TestPodsThatShareAUID(t *testing.T) {
 		again := sandbox("s4", "u1", 0, 5) // the second gets a new sandbox, and is one pod with its old container
 		again.Metadata.Name, again.Metadata.Namespace = second.GetMetadata().GetName(), second.GetMetadata().GetNamespace()
 		fake.Sandboxes = append(fake.Sandboxes, again)
-		wantList(t, client, newest+"u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s4] [s4< name-s2#5 running@5] c2<s2 name-c2#4 running@4\n")
+		other4 := "u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s4] [s4< name-s2#5 running@5] c2<s2 name-c2#4 running@4\n"
+		wantList(t, client, newest+other4)
+		fake.Sandboxes = append(fake.Sandboxes, ofPod(sandbox("s0", "u1", 0, 1), "", "")) // without a name it is the pod's with the UID
+		wantList(t, client, strings.TrimSuffix(newest, "\n")+" [s0< #1 running@1]\n"+other4)
 	})
 }
 
@@ -198,8 +202,9 @@ func TestSharedUIDIsTakenOver(t *testing.T) {
 		for n := range pods {
 			pods[n] = sandbox(fmt.Sprint("s", n), "u1", 0, int64(n))
 		}
-		fake := &rawruntime.Runtime{}
-		client := connect(t, fake, cri.Options{})
+		fake, registry := &rawruntime.Runtime{}, prometheus.NewPedanticRegistry()
+		client := connect(t, fake, cri.Options{Registerer: registry})
+		counted := 0
 		for n, tc := range []struct{ listed, want string }{
 			{"01", "u1=name-s0 u1@ns-s1.name-s1=name-s1"},
 			{"12", "u1=name-s2 u1@ns-s1.name-s1=name-s1"},
@@ -218,6 +223,8 @@ func TestSharedUIDIsTakenOver(t *testing.T) {
 			if slices.Sort(got); strings.Join(got, " ") != tc.want {
 				t.Errorf("list %d: %q, want %q", n, got, tc.want)
 			}
+			counted += strings.Count(tc.want, "@") // each pod under another UID, in each list
+			kit.RequireMetric(t, registry, float64(counted), "pleg_malformed_items_total")
 		}
 	})
 }
@@ -329,6 +336,10 @@ func TestListPodEqualsListPods(t *testing.T) {
 func TestListPodBeforeTheFirstList(t *testing.T) {
 	fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}}
 	client := connect(t, fake, cri.Options{})
+	broken := &rawruntime.Runtime{Before: func(context.Context, any) error { return errors.New("broken") }}
+	if _, err := connect(t, broken, cri.Options{}).ListPod(t.Context(), "u1"); err == nil || !strings.HasPrefix(err.Error(), "list all for pod u1: list ") {
+		t.Errorf("a list of all that fails: %v", err)
+	}
 	for _, uid := range []pleg.PodUID{"u1", "u2"} {
 		if got, err := client.ListPod(t.Context(), uid); err != nil || got == nil || got.UID != uid {
 			t.Errorf("got %v, %v; want the pod %s", got, err, uid)

@@ -121,6 +121,16 @@ func stale(take func(now, last *pleg.ContainerStatus)) broken {
 	return b
 }
 
+// older returns a runtime with another answer if last is not its own.
+func older(answer func(s *pleg.PodStatus) (*pleg.PodStatus, error)) broken {
+	return broken{Runtime: good(), status: func(ctx context.Context, pod *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+		if last != nil && len(last.Containers) > len(pod.Containers) {
+			return answer(s)
+		}
+		return s, ctx.Err()
+	}}
+}
+
 // answering returns a runtime that changes each status.
 func answering(change func(s *pleg.PodStatus)) broken {
 	return broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
@@ -134,6 +144,8 @@ func answering(change func(s *pleg.PodStatus)) broken {
 func TestCheckRuntimeFinds(t *testing.T) {
 	errBusy := errors.New("busy")
 	var calls atomic.Int32
+	twoSandboxes := plegtest.New()
+	twoSandboxes.Set("web", "nginx=running /w=running /old=exited")
 	for name, tc := range map[string]struct {
 		rt   pleg.Runtime
 		want string
@@ -269,12 +281,27 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			return s, ctx.Err()
 		}}, "it returned the status in last"},
-		"sandbox that nobody has": {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `has the SandboxID "s"`},
-		"listed time of 1970":     {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), "leave a time zero"},
-		"creation in the future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].CreatedAt = time.Unix(1e15, 0) }), "leave a time zero"},
-		"end in the future":       {answering(func(s *pleg.PodStatus) { s.Containers[0].FinishedAt = time.Unix(1e15, 0) }), "leave a time zero"},
-		"time of the far future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), "leave a time zero"},
-		"sandbox of year 1":       {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), "leave a time zero"},
+		"first container of a stale last": {stale(func(now, last *pleg.ContainerStatus) {
+			if now.ID == "nginx" {
+				now.StartedAt = last.StartedAt
+			}
+		}), `for "nginx" it returned the status in last`},
+		"first sandbox of a stale last": {broken{Runtime: twoSandboxes, status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil && last != nil && last.Sandbox("w") != nil {
+				s.Sandbox("w").Ready = last.Sandbox("w").Ready
+			}
+			return s, ctx.Err()
+		}}, `for the sandbox "w" it returned the status in last`},
+		"error with an older last":         {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, errBusy }), "with an older last: busy"},
+		"nothing with an older last":       {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, nil }), "with an older last: <nil>"},
+		"nil container with an older last": {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Containers[0] = nil; return s, nil }), "with an older last: <nil>"},
+		"nil sandbox with an older last":   {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Sandboxes[0] = nil; return s, nil }), "with an older last: <nil>"},
+		"sandbox that nobody has":          {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `has the SandboxID "s"`},
+		"listed time of 1970":              {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), "leave a time zero"},
+		"creation in the future":           {answering(func(s *pleg.PodStatus) { s.Containers[0].CreatedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"end in the future":                {answering(func(s *pleg.PodStatus) { s.Containers[0].FinishedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"time of the far future":           {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"sandbox of year 1":                {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), "leave a time zero"},
 		"inspection that hangs after its context": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if ctx.Err() != nil {
 				time.Sleep(time.Hour)

@@ -22,6 +22,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -286,8 +287,8 @@ func TestNewRejectsBadOptions(t *testing.T) {
 		"MaxConnections": {MaxConnections: -1}, "MaxStreams": {MaxStreams: -1}, "MaxWatchers": {MaxWatchers: -1},
 		"MaxCalls": {MaxCalls: -1},
 	} {
-		if _, err := server.New(pipe, o); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("New(%+v) = %v, want an error with %q", o, err, name)
+		if _, err := server.New(pipe, o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.HasPrefix(err.Error(), "new server: Options."+name+" ") {
+			t.Errorf("New(%+v) = %v, want an error about the option %s", o, err, name)
 		}
 	}
 	if _, err := server.New(nil, server.Options{}); err == nil {

@@ -95,7 +95,7 @@ func TestOptionsAct(t *testing.T) {
 		}},
 		"Version": {server.Options{Version: "v7"}, func(t *testing.T, f *fixture) {
 			s, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{})
-			if err != nil || s.GetVersion() != "v7" || !slices.Contains(s.GetWatchFields(), "network_events") {
+			if err != nil || s.GetVersion() != "v7" || !slices.Contains(s.GetWatchFields(), "replay") || !slices.Contains(s.GetWatchFields(), "network_events") {
 				t.Errorf("the status has the version %q and the fields %q, %v", s.GetVersion(), s.GetWatchFields(), err)
 			}
 		}},

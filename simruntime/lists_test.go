@@ -44,6 +44,40 @@ func idsOf(pods []*pleg.PodStatus) (ids []string) {
 	return ids
 }
 
+// What differs in any field of a filter that is set does not pass it.
+func TestFilters(t *testing.T) {
+	labels := map[string]string{"app": "web", "empty": ""}
+	pod := &cri.PodSandbox{Id: "s", State: cri.PodSandboxState_SANDBOX_NOTREADY, Labels: labels}
+	container := &cri.Container{Id: "c", PodSandboxId: "s", State: cri.ContainerState_CONTAINER_EXITED, Labels: labels}
+	type filters struct {
+		sandbox   *cri.PodSandboxFilter
+		container *cri.ContainerFilter
+	}
+	ofState := func(s cri.PodSandboxState, c cri.ContainerState) filters {
+		return filters{&cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: s}}, &cri.ContainerFilter{State: &cri.ContainerStateValue{State: c}}}
+	}
+	with := func(labels map[string]string) filters {
+		return filters{&cri.PodSandboxFilter{LabelSelector: labels}, &cri.ContainerFilter{LabelSelector: labels}}
+	}
+	for want, rows := range map[bool][]filters{
+		true: {
+			{}, {&cri.PodSandboxFilter{Id: "s"}, &cri.ContainerFilter{Id: "c", PodSandboxId: "s"}}, ofState(pod.State, container.State),
+			with(labels), with(map[string]string{"app": "web"}), with(map[string]string{"empty": ""}),
+		},
+		false: {
+			{&cri.PodSandboxFilter{Id: "c"}, &cri.ContainerFilter{Id: "s"}}, {&cri.PodSandboxFilter{Id: "t"}, &cri.ContainerFilter{PodSandboxId: "t"}}, ofState(0, 0),
+			with(map[string]string{"app": "db"}), with(map[string]string{"app": ""}), with(map[string]string{"empty": "web"}),
+			with(map[string]string{"tier": "web"}), with(map[string]string{"tier": ""}), with(map[string]string{"app": "web", "tier": "web"}),
+		},
+	} {
+		for _, f := range rows {
+			if simruntime.SandboxMatches(f.sandbox, pod) != want || simruntime.ContainerMatches(f.container, container) != want {
+				t.Errorf("the filters %v and %v: want that the sandbox and the container pass: %t", f.sandbox, f.container, want)
+			}
+		}
+	}
+}
+
 // An answer may have 16 MiB, or as much as the option says.
 func TestAnswersAreBounded(t *testing.T) {
 	for bound, sizes := range map[int][2]int{0: {15 << 20, 2 << 20}, 100 << 10: {90 << 10, 20 << 10}} {

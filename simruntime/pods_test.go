@@ -78,6 +78,15 @@ func TestStepsOfAPod(t *testing.T) {
 			t.Errorf("step %d: the pod has %s, want %s", n, got, step.want)
 		}
 	}
+	_, ofRestart := rt.RestartContainer("c")
+	for says, err := range map[string]error{
+		"exit: container c: not found": rt.ExitContainer("c", 1, ""), "restart: container c: not found": ofRestart,
+		"stop: pod c: not found": rt.StopPod("c"), "remove: pod c: not found": rt.RemovePod("c"),
+	} {
+		if err == nil || err.Error() != says {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
 	defer func() {
 		if recover() == nil {
 			t.Error("a second pod with the UID was added")

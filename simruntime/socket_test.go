@@ -57,5 +57,8 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		if err := <-served; err == nil || !strings.HasPrefix(err.Error(), "serve the simulated CRI: ") {
 			t.Errorf("Serve = %v, want the error of the listener", err)
 		}
+		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); err == nil || !strings.HasPrefix(err.Error(), "simulated runtime: listen on ") {
+			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)
+		}
 	})
 }

@@ -81,8 +81,8 @@ func TestCallThatIgnoresItsContextIsAbandoned(t *testing.T) {
 			if took := time.Since(began); took != timeout+grace {
 				t.Errorf("returned after %v, want its timeout and a moment", took)
 			}
-			log.RequireLines(t, 1, "ignores its context")
-			log.RequireLines(t, 1, "method="+name)
+			log.RequireLines(t, 1, "ignores its context, abandoned\" method="+name+" ")
+			log.RequireLines(t, 1, " age=11s")
 			if err := r.Abandoned(); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("Abandoned = %v, want %s", err, name)
 			}

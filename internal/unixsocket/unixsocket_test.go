@@ -147,7 +147,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{path("link"), "not a socket"},
 		{dir, "not a socket"},
 		{path("precious"), "precious~: the path exists and is not a socket"},
-		{path("none/pleg.sock"), "no such file or directory"},
+		{path("none/pleg.sock"), ": lock the socket: no such file or directory"},
 		{path(strings.Repeat("x", 107-len(dir))), "the path of a socket may have at most 106"},
 		{"", "empty"},
 		{path("locked"), "lock the socket"},
@@ -158,8 +158,8 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{path("group/s"), ""},
 	} {
 		l, err := unixsocket.Listen(t.Context(), tt.path)
-		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want an error with %q", tt.path, err, tt.says)
+		if (err == nil) != (tt.says == "") || err != nil && (!strings.HasPrefix(err.Error(), "listen on "+tt.path+": ") || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s: %v, want an error with the path and %q", tt.path, err, tt.says)
 		}
 		if err == nil {
 			if l.Addr().String() != tt.path {

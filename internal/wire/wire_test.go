@@ -49,8 +49,9 @@ func (f *filler) fill(t *testing.T, v reflect.Value) {
 			f.fill(t, field)
 		}
 	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2)) // each of several counts
 		f.fill(t, v.Index(0))
+		f.fill(t, v.Index(1))
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"key": f.string()}))
 	case reflect.Interface:
@@ -156,7 +157,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 func TestOptionsKeepEveryField(t *testing.T) {
 	for _, unset := range unset {
 		want := filled[pleg.SubscribeOptions](t, unset)
-		want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
+		want.Filter.Types = []pleg.EventType{pleg.ContainerDied, pleg.PodSync}
 		after := want
 		want.After, after.Since = pleg.Position{}, time.Time{} // After and Since exclude each other
 		for _, want := range []pleg.SubscribeOptions{want, after} {
@@ -221,9 +222,10 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	for n := range 20 { // most entries are valid
 		status.Containers[0].Labels[fmt.Sprint("key-", n)] = "text"
 	}
+	status.Sandboxes[0].Labels = map[string]string{said: want}
 	m := sent(t, wire.FromStatus(&status))
 	c, sandbox := m.GetContainers()[0], m.GetSandboxes()[0]
-	for _, got := range []string{m.GetUid(), m.GetIps()[0], c.GetMessage(), c.GetLabels()["key"], sandbox.GetIps()[0], sandbox.GetAnnotations()["key"]} {
+	for _, got := range []string{m.GetUid(), m.GetIps()[0], c.GetMessage(), c.GetLabels()["key"], sandbox.GetIps()[0], sandbox.GetAnnotations()["key"], sandbox.GetLabels()[want]} {
 		if got != want {
 			t.Errorf("%q is sent as %q, want %q", said, got, want)
 		}
