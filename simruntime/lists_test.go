@@ -61,11 +61,15 @@ func TestFilters(t *testing.T) {
 	}
 	for want, rows := range map[bool][]filters{
 		true: {
-			{}, {&cri.PodSandboxFilter{Id: "s"}, &cri.ContainerFilter{Id: "c", PodSandboxId: "s"}}, ofState(pod.State, container.State),
+			{},
+			{&cri.PodSandboxFilter{Id: "s"}, &cri.ContainerFilter{Id: "c", PodSandboxId: "s"}},
+			ofState(pod.State, container.State),
 			with(labels), with(map[string]string{"app": "web"}), with(map[string]string{"empty": ""}),
 		},
 		false: {
-			{&cri.PodSandboxFilter{Id: "c"}, &cri.ContainerFilter{Id: "s"}}, {&cri.PodSandboxFilter{Id: "t"}, &cri.ContainerFilter{PodSandboxId: "t"}}, ofState(0, 0),
+			{&cri.PodSandboxFilter{Id: "c"}, &cri.ContainerFilter{Id: "s"}},
+			{&cri.PodSandboxFilter{Id: "t"}, &cri.ContainerFilter{PodSandboxId: "t"}},
+			ofState(0, 0),
 			with(map[string]string{"app": "db"}), with(map[string]string{"app": ""}), with(map[string]string{"empty": "web"}),
 			with(map[string]string{"tier": "web"}), with(map[string]string{"tier": ""}), with(map[string]string{"app": "web", "tier": "web"}),
 		},
