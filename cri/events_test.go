@@ -114,6 +114,7 @@ func TestEventsAreAskedForOncePerConnection(t *testing.T) {
 		}
 		replace := func(by *rawruntime.Runtime) {
 			stop()
+			synctest.Wait() // until both connections have ended: a call on the old one fails
 			stop = rawruntime.Serve(t, by, m.Listen(), grpc.StreamInterceptor(count))
 			connected()
 		}
