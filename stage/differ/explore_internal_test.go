@@ -69,7 +69,7 @@ func TestSmallWorlds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if *large {
-				tc.left = budget{2, 2, 2, 1, 1}
+				tc.left = budget{2, 2, 2, 2, 1}
 			}
 			e := explorer{seed: maphash.MakeSeed(), seen: make(map[uint64][]budget), peaceful: make(map[uint64]struct{})}
 			if e.explore(newWorld(tc.history, tc.left)); e.failure != "" {
