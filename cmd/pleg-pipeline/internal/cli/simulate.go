@@ -141,7 +141,7 @@ func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, kee
 	return runtime.Churn(ctx, simruntime.ChurnOptions{Seed: s.seed, Rate: s.churnRate, Pods: s.pods, Keep: keep})
 }
 
-// churnAfterCall does so from the first call of a client on: the same flags repeat a run.
+// churnAfterCall is churn from the first call of a client on: the same flags repeat a run.
 func (s *simulation) churnAfterCall(ctx context.Context, runtime *simruntime.Runtime, keep ...pleg.PodUID) error {
 	if err := runtime.SleepAfterCall(ctx, 0); err != nil {
 		return err
