@@ -1,8 +1,11 @@
 package verdict_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,17 +37,70 @@ func quarantined(name string, age time.Duration, hung int) pleg.Quarantined {
 	return pleg.Quarantined{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: ago(age), Hung: hung, NextTry: noon.Add(9 * time.Second), Call: nginx}
 }
 
-// TestOf judges one status for each cause.
+// TestOf judges one status for each cause. The golden file has all that a reader of the verdict gets.
 func TestOf(t *testing.T) {
+	said := make(map[string]string)
 	for name, test := range map[string]struct {
 		change func(*pleg.Status)
 		want   string
 		advice string
 	}{
-		"healthy":        {func(*pleg.Status) {}, "OK: the node is healthy, its 110 pods answer", ""},
-		"the only pod":   {func(s *pleg.Status) { s.Relist.Pods = 1 }, "OK: the node is healthy, its pod answers", ""},
-		"no list so far": {func(s *pleg.Status) { s.Relist = pleg.RelistStatus{} }, "OK: waiting for the first list of pods", ""},
-		"a list begins":  {func(s *pleg.Status) { s.Relist.Started = ago(2 * time.Second) }, "OK: the node is healthy, its 110 pods answer", ""},
+		"healthy":      {func(*pleg.Status) {}, "OK: the node is healthy, its 110 pods answer", ""},
+		"the only pod": {func(s *pleg.Status) { s.Relist.Pods = 1 }, "OK: the node is healthy, its pod answers", ""},
+		"no list so far": {func(s *pleg.Status) {
+			s.Relist, s.Healthy, s.Err = pleg.RelistStatus{}, false, errors.New("pleg has yet to be successful")
+		}, "OK: waiting for the first list of pods", ""},
+		"the first list hangs": {func(s *pleg.Status) { s.Relist = pleg.RelistStatus{Started: ago(4 * time.Second)} }, "WARNING: the runtime hangs since 11:59 (4.0s)", "SIGUSR1"},
+		"no pods":              {func(s *pleg.Status) { s.Relist.Pods = 0 }, "OK: the node is healthy, it has no pods", ""},
+		"no pods, and a full disk": {func(s *pleg.Status) {
+			s.Relist.Pods = 0
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Disk = &nodestate.Disk{Since: ago(time.Hour), Path: "/images", Used: 80, Inodes: 96}
+			})
+		}, "PROBLEM: /images is almost full since 11:00 (60m): 20 % of its bytes and 4 % of its inodes are available", "crictl rmi"},
+		"no pod has answered":  {func(s *pleg.Status) { s.Waiting = 110 }, "OK: waiting for the statuses of all pods", ""},
+		"one pod has answered": {func(s *pleg.Status) { s.Waiting = 109 }, "OK: the node is healthy, its 110 pods answer", ""},
+		"the only pod hangs": {func(s *pleg.Status) {
+			s.Relist.Pods, s.Waiting, s.Quarantined = 1, 1, []pleg.Quarantined{quarantined("web-0", time.Minute, 2)}
+		}, "PROBLEM: shop/web-0 hangs since 11:59 (60s, 2 attempts) in ContainerStatus of nginx", "shim"},
+		"one of two pods hangs": {func(s *pleg.Status) {
+			s.Relist.Pods, s.Quarantined = 2, []pleg.Quarantined{quarantined("web-0", time.Minute, 2)}
+		}, "PROBLEM: shop/web-0 hangs since 11:59 (60s, 2 attempts) in ContainerStatus of nginx; the other pod answers", "shim"},
+		"two pods are slow": {func(s *pleg.Status) {
+			s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false), overdue("web-1", 3*time.Second, false)}
+		}, "WARNING: shop/web-0 and 1 more pod are slow since 11:59 (4.0s) in ContainerStatus of nginx; the other 108 pods answer", "volumes"},
+		"two pods have no shim": {func(s *pleg.Status) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Stuck = []nodestate.Stuck{
+					{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &nodestate.Process{PID: 1}},
+					{UID: "v", Namespace: "shop", Name: "web-1", Since: ago(8 * time.Second), Shim: &nodestate.Process{PID: 2}},
+				}
+			})
+		}, "PROBLEM: shop/web-0 and 1 more pod have no shims since 11:59 (9.0s): PID 1 has ended, so that the runtime will not learn when the container ends", "delete the pod"},
+		"two pods differ": {func(s *pleg.Status) {
+			s.Contradictions = append(contradictions(50*time.Second), contradictions(40*time.Second)...)
+			s.Contradictions[1].UID, s.Contradictions[1].Name = "v", "web-1"
+		}, "WARNING: shop/web-0 and 1 more pod differ in lists and statuses since 11:59 (50s): container nginx is running in the lists and is missing in its status", "crictl inspect"},
+		"a stopped shim, and many ends": {func(s *pleg.Status) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Stuck = append(lostEnds(ago(20 * time.Second))[:4], nodestate.Stuck{UID: "u", Namespace: "shop", Name: "db", Since: ago(9 * time.Second), Shim: &nodestate.Process{PID: 41, Name: "conmon", State: "t"}})
+			})
+		}, "PROBLEM: shop/db has a hung shim since 11:59 (9.0s): conmon, PID 41, is stopped by a debugger", "kill -CONT 41"},
+		"the list hangs until the node is not healthy": {func(s *pleg.Status) {
+			s.Healthy, s.Err, s.Relist.Started, s.Relist.Call = false, errors.New("pleg was last seen active 4m0s ago"), ago(4*time.Minute), list
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Unhealthy = ago(time.Minute) })
+		}, "PROBLEM: the runtime hangs since 11:56 (4m) in ListContainers", "SIGUSR1"},
+		"troubles of the node, two of the same rank": {func(s *pleg.Status) {
+			s.Troubles = []pleg.Trouble{
+				{Cause: "cause", Subject: "subject", What: "trouble", Detail: " detail", Since: ago(4 * time.Second)},
+				{Cause: "network plugin", Subject: "the network", What: "is not ready", Detail: ": no plugin", Since: ago(time.Minute), Problem: true},
+			}
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Disk = &nodestate.Disk{Since: ago(time.Hour), Path: "/images", Used: 80, Inodes: 96}
+				n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Client: &nodestate.Process{PID: 7, Name: "agent", State: "T"}, Bytes: 900}}
+			})
+		}, "PROBLEM: agent does not read from the runtime since 11:59 (9.0s): agent, PID 7, is stopped by a signal; 900 bytes are unread", "kill -CONT 7"},
+		"a list begins": {func(s *pleg.Status) { s.Relist.Started = ago(2 * time.Second) }, "OK: the node is healthy, its 110 pods answer", ""},
 		"a list runs for several periods": {
 			func(s *pleg.Status) { s.Relist.Started, s.Relist.Call = ago(3*time.Second), list },
 			"WARNING: the runtime hangs since 11:59 (3.0s) in ListContainers", "SIGUSR1",
@@ -425,8 +481,43 @@ func TestOf(t *testing.T) {
 			if test.advice != "" && !strings.Contains(v.Findings[0].Advice, test.advice) {
 				t.Errorf("advice %q, want %q", v.Findings[0].Advice, test.advice)
 			}
+			said[name] = whole(v)
 		})
 	}
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		fmt.Fprintf(&all, "%s\n%s", name, said[name])
+	}
+	kit.Golden(t, "testdata/verdicts.txt", all.String())
+}
+
+// whole returns the texts and findings of a verdict, with times relative to noon.
+func whole(v verdict.Verdict) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "\t%s\n", v.Full())
+	if brief := v.Brief(); brief != v.Text {
+		fmt.Fprintf(&text, "\tbrief: %s\n", brief)
+	}
+	if len(v.Findings) > 0 && v.Good != "the node is healthy, its 110 pods answer" {
+		fmt.Fprintf(&text, "\tgood: %s\n", v.Good)
+	}
+	for _, f := range v.Findings {
+		fmt.Fprintf(&text, "\t- %s, %s, since %v: %s|%s|%s|%s", f.Cause, f.Severity, noon.Sub(f.Since), f.Subject, f.What, f.Detail, f.Rest)
+		if f.AtLeast || f.Attempts > 0 {
+			fmt.Fprintf(&text, ", %d attempts, at least: %v", f.Attempts, f.AtLeast)
+		}
+		if !f.NextTry.IsZero() {
+			fmt.Fprintf(&text, ", next try in %v", f.NextTry.Sub(noon))
+		}
+		if f.Pod != "" || f.Call != "" {
+			fmt.Fprintf(&text, ", pod %s (%s), container %s, call %s, %d pods", f.Pod, f.PodUID, f.Container, f.Call, f.Pods)
+		}
+		if f.Advice != f.Cause.Advice() { // that one is in advice.txt
+			fmt.Fprintf(&text, "\n\t  %s", f.Advice)
+		}
+		text.WriteByte('\n')
+	}
+	return text.String()
 }
 
 // TestPods requires that each pod with trouble gets its own finding, with the next try as a
@@ -565,6 +656,15 @@ func TestFindings(t *testing.T) {
 			s.Failed = []pleg.Failed{{UID: "u", Since: ago(10 * time.Second), Err: errBroken}}
 		}),
 		"a pod differs": of(func(s *pleg.Status) { s.Contradictions = contradictions(10 * time.Second) }),
+		"it is slow": of(func(s *pleg.Status) {
+			s.InspectionTook = 2 * time.Second
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(10 * time.Second) })
+		}),
+		"it answers no inspection": of(func(s *pleg.Status) {
+			for n := range 3 {
+				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), 10*time.Second, false))
+			}
+		}),
 		"it is degraded": of(func(s *pleg.Status) {
 			s.Degraded = errBroken
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Degraded = ago(10 * time.Second) })
@@ -595,6 +695,9 @@ func TestFindings(t *testing.T) {
 				t.Errorf("%s, watched for %v: %+v, want at least: %v", name, watched, all, atLeast)
 			}
 			v := verdict.New(all, "")
+			if strings.Contains(v.Text, " for at least 10s") != atLeast {
+				t.Errorf("%s, watched for %v: %q, want at least: %v", name, watched, v.Text, atLeast)
+			}
 			if text := v.Lasting(); strings.Contains(text, " since ") == atLeast {
 				t.Errorf("%s, watched for %v: the lasting text is %q, want a time unless it is older: %v", name, watched, text, atLeast)
 			}
@@ -664,4 +767,70 @@ func TestSpan(t *testing.T) {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}
+}
+
+// Scripts and the page read the fields of the JSON.
+func TestVerdictAsJSON(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	got, err := json.Marshal(verdict.New([]verdict.Finding{{
+		Cause: "cause", Severity: verdict.Problem, Summary: "summary", Evidence: "evidence", Advice: "advice", Subject: "subject", What: "what", Detail: "detail", Rest: "rest",
+		Since: at, AtLeast: true, Attempts: 2, NextTry: at.Add(time.Second), Pod: "pod", PodUID: "uid", Container: "container", Call: "call", Pods: 3,
+	}, {}}, "good"))
+	kit.Must(t, err)
+	const want = `{"severity":"problem","text":"PROBLEM: summary","findings":[{"cause":"cause","severity":"problem","summary":"summary","evidence":"evidence","advice":"advice",` +
+		`"subject":"subject","what":"what","detail":"detail","rest":"rest","since":"2026-03-01T12:00:00Z","atLeast":true,"attempts":2,"nextTry":"2026-03-01T12:00:01Z",` +
+		`"pod":"pod","podUID":"uid","container":"container","call":"call","pods":3},{"cause":"","severity":"","summary":"","evidence":"","advice":""}]}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// The other texts of a verdict: one that lasts, one without names, and an error.
+func TestTexts(t *testing.T) {
+	kit.Bubble(t, "yesterday", func(t *testing.T) {
+		yesterday := time.Now().Add(-21 * time.Hour)
+		clock := yesterday.Local().Format("Jan 2 15:04")
+		f := verdict.Finding{Cause: verdict.HungContainer, Severity: verdict.Problem, Summary: "summary", Advice: "advice", Subject: "shop/web-0", What: "hangs", Detail: " in Call", Since: yesterday, Attempts: 4}
+		bare := verdict.Finding{Cause: verdict.Disk, Severity: verdict.Warning, Summary: "only the summary", Since: yesterday}
+		old := f
+		old.AtLeast = true
+		v, least, other, good := verdict.New([]verdict.Finding{bare, f}, "good"), verdict.New([]verdict.Finding{old}, ""), verdict.New([]verdict.Finding{bare}, ""), verdict.New(nil, "good")
+		silent := verdict.Silent("has sent no event", yesterday)
+		for got, want := range map[string]string{
+			v.Lasting():              "PROBLEM: shop/web-0 hangs since " + clock + " in Call",
+			v.Anonymous():            "PROBLEM: hung container since " + clock + " (21h, 4 attempts)",
+			least.Lasting():          "PROBLEM: shop/web-0 hangs in Call",
+			least.Anonymous():        "PROBLEM: hung container for at least 21h",
+			other.Lasting():          "WARNING: only the summary",
+			other.Anonymous():        "WARNING: disk since " + clock + " (21h)",
+			good.Lasting():           "OK: good",
+			good.Anonymous():         "OK: good",
+			good.Full():              "OK: good",
+			verdict.Error{f}.Error(): "summary; advice",
+			verdict.Plain(nil):       "no error is known",
+			silent.Full():            "PROBLEM: the node has sent no event since " + clock + " (21h)",
+			silent.Good:              "",
+		} {
+			if got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		if f := silent.Findings[0]; len(silent.Findings) != 1 || f.Cause != verdict.NodeSilent || f.Severity != verdict.Problem || !f.Since.Equal(yesterday) || f.Advice != verdict.NodeSilent.Advice() {
+			t.Errorf("the finding of a silent node: %+v", f)
+		}
+	})
+}
+
+// The advice for each cause is read in logs, pages and commands. The golden file has all of them.
+func TestAdvice(t *testing.T) {
+	var all strings.Builder
+	for _, c := range []verdict.Cause{
+		verdict.RuntimeStopped, verdict.NoPermission, verdict.RuntimeHangs, verdict.RuntimeSlow, verdict.RuntimeUnready, verdict.RuntimeFails, verdict.Contradiction,
+		verdict.HungContainer, verdict.SlowContainer, verdict.HungShim, verdict.EmptyCgroup, verdict.Fallback, verdict.DeadContainers, verdict.ListTooLarge,
+		verdict.NetworkPlugin, verdict.Disk, verdict.ClientNotReading, verdict.DaemonSilent, verdict.NodeSilent,
+	} {
+		s := pleg.Status{At: noon, Troubles: []pleg.Trouble{{Cause: string(c), What: "is wrong", Since: ago(time.Minute)}}}
+		fmt.Fprintf(&all, "%s\n\t%s\n\tnot CRI: %s\n", c, c.Advice(), verdict.DefaultLimits.Findings(s)[0].Advice)
+	}
+	kit.Golden(t, "testdata/advice.txt", all.String())
 }

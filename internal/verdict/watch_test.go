@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -148,18 +149,22 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 		trouble func(*pleg.Status, time.Duration) // with its age
 		begins  time.Duration                     // 0: is not logged
 		cause   verdict.Cause
+		advice  string
 	}{
-		"a list hangs": {func(s *pleg.Status, age time.Duration) { s.Relist.Started = s.At.Add(-age) }, 5 * time.Second, verdict.RuntimeHangs},
+		"a list hangs": {func(s *pleg.Status, age time.Duration) { s.Relist.Started = s.At.Add(-age) }, 5 * time.Second, verdict.RuntimeHangs, "find out what the runtime waits for, and restart it"},
 		"the runtime is stopped": {func(s *pleg.Status, age time.Duration) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = s.At.Add(-age), 1+int(age/time.Second), errRefused
-		}, time.Second, verdict.RuntimeStopped},
+		}, time.Second, verdict.RuntimeStopped, "start the runtime and read its log"},
 		"a fallback": {func(s *pleg.Status, age time.Duration) {
 			s.Degraded = errors.New("no socket")
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Degraded = s.At.Add(-age) })
-		}, time.Second, verdict.Fallback},
+		}, time.Second, verdict.Fallback, "read the log of the runtime at this time"},
 		"an inspection that others overtook": {func(s *pleg.Status, age time.Duration) {
 			s.Overdue = []pleg.Inspection{{UID: "u", Name: "web-0", Started: s.At.Add(-age), Hung: age > 4*time.Second}}
-		}, 5 * time.Second, verdict.HungContainer},
+		}, 5 * time.Second, verdict.HungContainer, "find out what PodStatus of this pod waits for"},
+		"a client that may read soon": {func(s *pleg.Status, age time.Duration) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: s.At.Add(-age), Bytes: 9}} })
+		}, 5 * time.Second, verdict.ClientNotReading, "read the log of the runtime at this time"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			var logged kit.Log
@@ -175,7 +180,8 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			sleep := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 			sleep(10 * time.Second)
 			logged.RequireLines(t, 0, "trouble")
-			began.Store(new(time.Now()))
+			from := time.Now()
+			began.Store(&from)
 			sleep(test.begins - time.Second)
 			logged.RequireLines(t, 0, "trouble")
 			sleep(10 * time.Minute)
@@ -186,7 +192,18 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			if text := logged.String(); !strings.Contains(text, "after=10m") || strings.Count(text, string(test.cause)) < 2 || strings.Count(text, "\n") != 2 {
 				t.Errorf("logged %s", text)
 			}
-			logged.RequireLines(t, 1, `do="`)
+			quoted := string(test.cause)
+			if strings.Contains(quoted, " ") {
+				quoted = strconv.Quote(quoted)
+			}
+			severity := "problem"
+			if test.cause == verdict.ClientNotReading {
+				severity = "warning"
+			}
+			logged.RequireLines(t, 1, fmt.Sprintf(`level=WARN msg="trouble begins" severity=%s cause=%s since=%s what="`, severity, quoted, from.Format("2006-01-02T15:04:05.000Z07:00")))
+			logged.RequireLines(t, 1, `do="`+test.advice+`"`)
+			logged.RequireLines(t, 1, fmt.Sprintf(`level=INFO msg="trouble ended" cause=%s what="`, quoted))
+			logged.RequireLines(t, 1, fmt.Sprint(" after=", 10*time.Minute+test.begins))
 		})
 	}
 }
@@ -239,13 +256,23 @@ func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	inspect("", 0, 0)
 	inspect("aaaaaa", 2*time.Second, 0) // one slow pod
 	inspect("b", 2*time.Second, 0)
-	inspect("cde", 2*time.Second, 2*time.Second)
+	inspect("c", 2*time.Second, 2*time.Second)
+	inspect("de", 2*time.Second, 2*time.Second)
 	inspect("fgh", 10*time.Millisecond, 2*time.Second)
 	inspect("i", 10*time.Millisecond, 2*time.Second) // half of them
 	inspect("j", 10*time.Millisecond, 10*time.Millisecond)
 	inspect("lmn", 2*time.Second, 10*time.Millisecond)
 	inspect("o", 2*time.Second, 2*time.Second) // half of the last eight
-	now = now.Add(time.Minute)
+	now = now.Add(time.Minute - 1)
+	inspect("", 0, 2*time.Second)
+	now = now.Add(1)
 	inspect("", 0, 0)
 	inspect("k", 2*time.Second, 0) // the events before are too old
+	inspect("pqr", 3*time.Second, 3*time.Second)
+	if got := r.Took(now, now); got != 3*time.Second {
+		t.Errorf("since the last inspections: %v, want 3s", got)
+	}
+	if got := r.Took(now, now.Add(1)); got != 0 {
+		t.Errorf("since a time after the last inspections: %v, want 0", got)
+	}
 }
