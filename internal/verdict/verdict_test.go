@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -61,11 +62,36 @@ func TestOf(t *testing.T) {
 		"no pod has answered":  {func(s *pleg.Status) { s.Waiting = 110 }, "OK: waiting for the statuses of all pods", ""},
 		"one pod has answered": {func(s *pleg.Status) { s.Waiting = 109 }, "OK: the node is healthy, its 110 pods answer", ""},
 		"the only pod hangs": {func(s *pleg.Status) {
-			s.Relist.Pods, s.Waiting, s.Quarantined = 1, 1, []pleg.Quarantined{quarantined("web-0", time.Minute, 2)}
+			s.Relist.Pods, s.Quarantined = 1, []pleg.Quarantined{quarantined("web-0", time.Minute, 2)}
 		}, "PROBLEM: shop/web-0 hangs since 11:59 (60s, 2 attempts) in ContainerStatus of nginx", "shim"},
 		"one of two pods hangs": {func(s *pleg.Status) {
 			s.Relist.Pods, s.Quarantined = 2, []pleg.Quarantined{quarantined("web-0", time.Minute, 2)}
 		}, "PROBLEM: shop/web-0 hangs since 11:59 (60s, 2 attempts) in ContainerStatus of nginx; the other pod answers", "shim"},
+		"an inspection that others overtook is young": {
+			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 3*time.Second-1, true)} }, "OK: the node is healthy, its 110 pods answer", "",
+		},
+		"an inspection takes as long as others of a runtime that is almost slow": {func(s *pleg.Status) {
+			s.InspectionTook, s.Overdue = time.Second-1, []pleg.Inspection{overdue("web-0", 3500*time.Millisecond, false)}
+		}, "WARNING: shop/web-0 is slow since 11:59 (3.5s) in ContainerStatus of nginx; the other 109 pods answer", "volumes"},
+		"an inspection takes as long as others of a slow runtime": {func(s *pleg.Status) {
+			s.InspectionTook, s.Overdue = time.Second, []pleg.Inspection{overdue("web-0", 3500*time.Millisecond, false)}
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
+		}, "WARNING: the runtime is slow since 11:00 (60m): half of the inspections take 1.0s or longer", "CPU and disk"},
+		"one pod of a slow runtime hangs, another takes as long as others": {func(s *pleg.Status) {
+			s.InspectionTook, s.Overdue, s.Quarantined = 2*time.Second, []pleg.Inspection{overdue("web-0", 6*time.Second, false)}, []pleg.Quarantined{quarantined("web-1", time.Minute, 2)}
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
+		}, "PROBLEM: shop/web-1 hangs since 11:59 (60s, 2 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim"},
+		"a list fails once": {
+			func(s *pleg.Status) {
+				s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errBroken
+			},
+			"WARNING: the list of all pods fails since 11:59 (1.0s): broken", "journalctl",
+		},
+		"a stopped shim, and a container without a process": {func(s *pleg.Status) {
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Stuck = append(lostEnds(ago(2 * time.Minute))[:1], nodestate.Stuck{UID: "u", Namespace: "shop", Name: "db", Since: ago(9 * time.Second), Shim: &nodestate.Process{PID: 41, Name: "conmon", State: "T"}})
+			})
+		}, "PROBLEM: shop/db has a hung shim since 11:59 (9.0s): conmon, PID 41, is stopped by a signal", "kill -CONT 41"},
 		"two pods are slow": {func(s *pleg.Status) {
 			s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false), overdue("web-1", 3*time.Second, false)}
 		}, "WARNING: shop/web-0 and 1 more pod are slow since 11:59 (4.0s) in ContainerStatus of nginx; the other 108 pods answer", "volumes"},
@@ -559,8 +585,18 @@ func TestPods(t *testing.T) {
 		t.Errorf("the complaint is %q, want %q at its end", got, want)
 	}
 	differs := pleg.Status{At: noon, Contradictions: contradictions(time.Minute)} // without a CRI runtime
-	if f := verdict.Pods(differs)["u"]; !strings.Contains(f.Advice, "ListPods and PodStatus") {
-		t.Errorf("the advice about a pod that differs is %q", f.Advice)
+	if f := verdict.Pods(differs)["u"]; !strings.Contains(f.Advice, "ListPods and PodStatus") || !strings.HasPrefix(f.Summary, "shop/web-0 differs in lists and statuses since 11:59 (60s): ") {
+		t.Errorf("a pod that differs: %+v", f)
+	}
+	ofCRI := s
+	ofCRI.Endpoint, ofCRI.Contradictions, ofCRI.Details = "unix:///run/s", differs.Contradictions, nil
+	for uid, want := range map[pleg.PodUID]verdict.Cause{"slow": verdict.SlowContainer, "again": verdict.HungContainer, "fails": verdict.RuntimeFails, "u": verdict.Contradiction} {
+		if f := verdict.Pods(ofCRI)[uid]; f.Cause != want || f.Advice != want.Advice() {
+			t.Errorf("pod %s of a CRI runtime: %+v, want the advice for %s", uid, f, want)
+		}
+	}
+	if f := verdict.Pods(s)["fails"]; f.Summary != "fails has a container without a process since 11:00 (60m): first has ended, and the runtime calls it running" {
+		t.Errorf("a container without a process: %q", f.Summary)
 	}
 	if got := f.Complaint(f.NextTry.Add(time.Second)); !strings.HasSuffix(got, ", next try in 0ms") {
 		t.Errorf("the complaint about a pod whose try is due is %q", got)
@@ -628,6 +664,12 @@ func TestBriefNamesProblems(t *testing.T) {
 	}, "")
 	if got, want := v.Brief(), "PROBLEM: b hangs; also c hangs"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	mixed := verdict.New([]verdict.Finding{
+		{Severity: verdict.Warning, Summary: "2"}, {Severity: verdict.Problem, Summary: "3"}, {Severity: verdict.Warning, Summary: "4"}, {Severity: verdict.Problem, Summary: "5"},
+	}, "")
+	if got, want := mixed.Full(), "PROBLEM: 3; ; also problem: 5; ; also warning: 2; ; also warning: 4; "; got != want {
+		t.Errorf("got %q, want %q: the worst first, otherwise in their order", got, want)
 	}
 	if verdict.New(nil, "").Findings == nil {
 		t.Error("no findings are null in JSON, want an empty list")
@@ -714,11 +756,14 @@ func contradictions(age time.Duration) []pleg.Contradiction {
 // lostEnds are containers of many pods that have ended.
 func lostEnds(since time.Time) (all []nodestate.Stuck) {
 	for n := range 24 { // the longest first
-		name := fmt.Sprint("web-", n)
+		namespace, name, container := "shop", fmt.Sprint("web-", n), "nginx"
+		if n > 0 {
+			namespace, container = "other", "log"
+		}
 		if n == 1 {
 			since = ago(time.Second)
 		}
-		all = append(all, nodestate.Stuck{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: since, Container: "nginx", ID: "c"})
+		all = append(all, nodestate.Stuck{UID: pleg.PodUID(name), Namespace: namespace, Name: name, Since: since, Container: container, ID: "c"})
 	}
 	return all
 }
@@ -754,6 +799,23 @@ func TestMetricHasTheFirstOfACause(t *testing.T) {
 				kit.RequireMetric(t, registry, seconds, "pleg_verdict_since_seconds", string(severity), "clock")
 			}
 		})
+	}
+}
+
+// What a scrape shows, with the names of the labels.
+func TestMetricText(t *testing.T) {
+	for want, troubles := range map[string][]pleg.Trouble{
+		`pleg_verdict_since_seconds{cause="none",level="ok"} 1000.5`:      nil,
+		`pleg_verdict_since_seconds{cause="clock",level="warning"} 940.5`: {{Cause: "clock", Since: time.UnixMilli(940_500)}},
+	} {
+		m := verdict.Metric(func() pleg.Status {
+			return pleg.Status{At: time.UnixMilli(1_000_500), Healthy: true, Relist: pleg.RelistStatus{Success: time.Unix(1000, 0), Period: time.Second}, Troubles: troubles}
+		})
+		const head = "# HELP pleg_verdict_since_seconds Unix time since which the verdict has a finding with these labels; the time of the scrape if all is well.\n# TYPE pleg_verdict_since_seconds gauge\n"
+		kit.Must(t, testutil.CollectAndCompare(m, strings.NewReader(head+want+"\n")))
+		if n := testutil.CollectAndCount(m); n != 1 {
+			t.Errorf("%d series, want only %s", n, want)
+		}
 	}
 }
 
@@ -796,23 +858,29 @@ func TestTexts(t *testing.T) {
 		old.AtLeast = true
 		v, least, other, good := verdict.New([]verdict.Finding{bare, f}, "good"), verdict.New([]verdict.Finding{old}, ""), verdict.New([]verdict.Finding{bare}, ""), verdict.New(nil, "good")
 		silent := verdict.Silent("has sent no event", yesterday)
-		for got, want := range map[string]string{
-			v.Lasting():              "PROBLEM: shop/web-0 hangs since " + clock + " in Call",
-			v.Anonymous():            "PROBLEM: hung container since " + clock + " (21h, 4 attempts)",
-			least.Lasting():          "PROBLEM: shop/web-0 hangs in Call",
-			least.Anonymous():        "PROBLEM: hung container for at least 21h",
-			other.Lasting():          "WARNING: only the summary",
-			other.Anonymous():        "WARNING: disk since " + clock + " (21h)",
-			good.Lasting():           "OK: good",
-			good.Anonymous():         "OK: good",
-			good.Full():              "OK: good",
-			verdict.Error{f}.Error(): "summary; advice",
-			verdict.Plain(nil):       "no error is known",
-			silent.Full():            "PROBLEM: the node has sent no event since " + clock + " (21h)",
-			silent.Good:              "",
+		ageless := f
+		ageless.Since = time.Time{}
+		unknown := verdict.New([]verdict.Finding{ageless}, "")
+		for _, texts := range [][2]string{
+			{v.Lasting(), "PROBLEM: shop/web-0 hangs since " + clock + " in Call"},
+			{v.Anonymous(), "PROBLEM: hung container since " + clock + " (21h, 4 attempts)"},
+			{least.Lasting(), "PROBLEM: shop/web-0 hangs in Call"},
+			{least.Anonymous(), "PROBLEM: hung container for at least 21h"},
+			{unknown.Lasting(), "PROBLEM: shop/web-0 hangs in Call"},
+			{unknown.Anonymous(), "PROBLEM: hung container"},
+			{other.Lasting(), "WARNING: only the summary"},
+			{other.Anonymous(), "WARNING: disk since " + clock + " (21h)"},
+			{good.Lasting(), "OK: good"},
+			{good.Anonymous(), "OK: good"},
+			{good.Full(), "OK: good"},
+			{bare.Completed(time.Now()).Summary, "only the summary"},
+			{verdict.Error{f}.Error(), "summary; advice"},
+			{verdict.Plain(nil), "no error is known"},
+			{silent.Full(), "PROBLEM: the node has sent no event since " + clock + " (21h)"},
+			{silent.Good, ""},
 		} {
-			if got != want {
-				t.Errorf("got %q, want %q", got, want)
+			if texts[0] != texts[1] {
+				t.Errorf("got %q, want %q", texts[0], texts[1])
 			}
 		}
 		if f := silent.Findings[0]; len(silent.Findings) != 1 || f.Cause != verdict.NodeSilent || f.Severity != verdict.Problem || !f.Since.Equal(yesterday) || f.Advice != verdict.NodeSilent.Advice() {

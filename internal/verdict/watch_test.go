@@ -127,7 +127,7 @@ func TestWatchLogsFewPods(t *testing.T) {
 			status := func() pleg.Status {
 				s := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 99}}
 				for n := range test.long + test.now {
-					f := pleg.Failed{UID: pleg.PodUID(fmt.Sprint("u", n)), Namespace: "shop", Name: fmt.Sprint("web-", n), Since: began, Err: errBroken}
+					f := pleg.Failed{UID: pleg.PodUID(fmt.Sprint("u", n)), Namespace: "shop", Name: fmt.Sprint("web-", n), Since: began.Add(time.Duration(n) * time.Second), Err: errBroken}
 					if n >= test.long {
 						f.Since = s.At.Add(-time.Second)
 					}
@@ -139,6 +139,13 @@ func TestWatchLogsFewPods(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			logged.RequireLines(t, test.logged, "trouble")
+			for n := range test.long + test.now { // those that have it for longest
+				want := 0
+				if n < test.logged {
+					want = 1
+				}
+				logged.RequireLines(t, want, fmt.Sprintf(`what="shop/web-%d `, n))
+			}
 		})
 	}
 }
@@ -162,6 +169,11 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 		"an inspection that others overtook": {func(s *pleg.Status, age time.Duration) {
 			s.Overdue = []pleg.Inspection{{UID: "u", Name: "web-0", Started: s.At.Add(-age), Hung: age > 4*time.Second}}
 		}, 5 * time.Second, verdict.HungContainer, "find out what PodStatus of this pod waits for"},
+		"no inspection returns, now of these pods, now of those": {func(s *pleg.Status, age time.Duration) {
+			for n := range 3 {
+				s.Overdue = append(s.Overdue, pleg.Inspection{UID: pleg.PodUID(fmt.Sprint("u", n+int(age/time.Minute))), Started: s.At.Add(-age)})
+			}
+		}, 5 * time.Second, verdict.RuntimeSlow, "find out what the runtime waits for"},
 		"a client that may read soon": {func(s *pleg.Status, age time.Duration) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: s.At.Add(-age), Bytes: 9}} })
 		}, 5 * time.Second, verdict.ClientNotReading, "read the log of the runtime at this time"},
@@ -184,7 +196,9 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			began.Store(&from)
 			sleep(test.begins - time.Second)
 			logged.RequireLines(t, 0, "trouble")
-			sleep(10 * time.Minute)
+			sleep(time.Second)
+			logged.RequireLines(t, 1, "trouble begins")
+			sleep(10*time.Minute - time.Second)
 			logged.RequireLines(t, 1, "trouble begins")
 			began.Store(nil)
 			sleep(10 * time.Minute)
