@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -25,9 +26,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
+// The golden file has what a scrape shows beside the values.
 func TestMetricsAreWellFormed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{})
+		r := kit.New(t, pipeline.Options{Events: pipeline.EventsAuto})
 		r.Events(t, 0)
 		r.Runtime.Set("a", "c=running /s=running")
 		r.Start(t)
@@ -35,6 +37,21 @@ func TestMetricsAreWellFormed(t *testing.T) {
 		if problems, err := testutil.GatherAndLint(r.Metrics); err != nil || len(problems) > 0 {
 			t.Errorf("lint: %v, %v", problems, err)
 		}
+		families, err := r.Metrics.Gather()
+		kit.Must(t, err)
+		var text strings.Builder
+		for _, f := range families {
+			fmt.Fprintf(&text, "%s (%s): %s\n", f.GetName(), strings.ToLower(f.GetType().String()), f.GetHelp())
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					fmt.Fprintf(&text, "\t%s=%s\n", l.GetName(), l.GetValue())
+				}
+				for _, b := range m.GetHistogram().GetBucket() {
+					fmt.Fprintf(&text, "\tup to %v\n", b.GetUpperBound())
+				}
+			}
+		}
+		kit.Golden(t, "testdata/metrics.txt", text.String())
 	})
 }
 
