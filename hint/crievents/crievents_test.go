@@ -133,6 +133,7 @@ func TestStreamIsUp(t *testing.T) {
 	follow(t, "it has lived", nil, func(f *fixture) {
 		f.requireTold(500*time.Millisecond-1, "")
 		f.requireTold(1, "up true")
+		f.log.RequireLines(t, 0, "msg")
 		f.runtime.EndWatches(errUnavailable)
 		f.requireTold(0, "up false")
 		kit.RequireMetric(t, f.metrics, 1, "pleg_event_stream_opened_total")
@@ -186,12 +187,23 @@ func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 			last = at
 		}
 		f.log.RequireLines(t, 1, `level=WARN msg="event stream broke, will be reopened" source=crievents err=unavailable`)
-		f.log.RequireLines(t, 1, "event stream works again")
+		f.log.RequireLines(t, 1, `level=INFO msg="event stream works again" source=crievents`)
 		f.runtime.EndWatches(errUnavailable)
 		f.requireTold(0, "up false")
 		f.requireTold(600*time.Millisecond, "up true")
 		f.log.RequireLines(t, 2, "event stream broke")
 		f.log.RequireLines(t, 2, "event stream works again")
+
+		var opened time.Time
+		f.runtime.SetWatchFault(plegtest.Fail(errUnavailable)) // for long: the waits are long again
+		f.runtime.EndWatches(errUnavailable)
+		f.requireTold(time.Hour, "up false")
+		f.runtime.SetWatchFault(func(context.Context) error { opened = time.Now(); return nil })
+		f.requireTold(10*time.Second+600*time.Millisecond, "up true")
+		time.Sleep(time.Until(opened.Add(10*time.Second + 1))) // longer than the longest wait
+		f.runtime.EndWatches(errUnavailable)
+		f.requireTold(0, "up false")
+		f.requireTold(600*time.Millisecond, "up true")
 	})
 }
 
@@ -220,14 +232,25 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		}
 		kit.RequireMetric(t, f.metrics, 0, "pleg_event_stream_breaks_total")
 	})
+	kit.Bubble(t, "it never has any", func(t *testing.T) {
+		var log kit.Log
+		reg := prometheus.NewPedanticRegistry()
+		kit.Run(t, func(ctx context.Context) error {
+			return run(ctx, nil, &target{}, crievents.Options{Logger: log.Logger(), Metrics: instrument.Registry{Registerer: reg}})
+		})
+		time.Sleep(time.Hour)
+		log.RequireLines(t, 1, `level=INFO msg="runtime does not support container events" source=crievents err="`+pleg.ErrNoEvents.Error()+`"`)
+		log.RequireLines(t, 1, "msg")
+		kit.RequireMetric(t, reg, 0, "pleg_event_stream_breaks_total")
+	})
 	kit.Bubble(t, "events are required", func(t *testing.T) {
 		rt := plegtest.New()
 		rt.SetWatchFault(plegtest.Fail(errUnavailable)) // a stream that breaks is reopened
 		time.AfterFunc(time.Minute, func() { rt.SetWatchFault(plegtest.Fail(without)) })
 		reg := prometheus.NewPedanticRegistry()
 		o := crievents.Options{Required: true, Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: reg, KubeletNames: true}}
-		if err := run(t.Context(), rt, &target{}, o); !errors.Is(err, pleg.ErrNoEvents) {
-			t.Errorf("Run = %v, want %v", err, pleg.ErrNoEvents)
+		if err := run(t.Context(), rt, &target{}, o); !errors.Is(err, pleg.ErrNoEvents) || err.Error() != "follow the runtime's events: "+without.Error() {
+			t.Errorf("Run = %v, want %v", err, without)
 		}
 		kit.RequireMetric(t, reg, 0, "kubelet_evented_pleg_connection_success_count")
 		if kit.Metric(t, reg, "kubelet_evented_pleg_connection_error_count") == 0 {
@@ -248,15 +271,19 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			ended := make(chan error, 1)
-			go func() {
-				ended <- run(ctx, rt, &target{}, crievents.Options{Logger: slog.New(slog.DiscardHandler)})
-			}()
+			var log kit.Log
+			go func() { ended <- run(ctx, rt, &target{}, crievents.Options{Logger: log.Logger()}) }()
 			time.Sleep(time.Second)
 			cause := errors.New("test")
 			cancel(cause)
 			if err := <-ended; !errors.Is(err, cause) {
 				t.Errorf("Run = %v, want %v", err, cause)
 			}
+			breaks := 0
+			if name == "it waits to be opened" {
+				breaks = 1
+			}
+			log.RequireLines(t, breaks, "msg") // the end of Run is no break
 		})
 	}
 }

@@ -53,15 +53,19 @@ func newFixture(t *testing.T, rt *plegtest.Runtime, period time.Duration) *fixtu
 }
 
 // newFixtureWith buffers some listings that nobody receives.
-func newFixtureWith(t *testing.T, rt *plegtest.Runtime, prober pleg.Prober, period time.Duration, room int) *fixture {
+func newFixtureWith(t *testing.T, rt *plegtest.Runtime, prober pleg.Prober, period time.Duration, room int, change ...func(*lister.Options)) *fixture {
 	t.Helper()
 	f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing, room), start: time.Now()}
-	var err error
-	f.lister, err = lister.New(lister.Options{
+	o := lister.Options{
 		Runtime: rt, Prober: prober, Ticks: new(stage.Ticks),
 		RelistPeriod: period, RelistThreshold: threshold, RelistPeriodWithEvents: periodWithEvents,
 		Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	var err error
+	f.lister, err = lister.New(o)
 	kit.Must(t, err)
 	f.stop = kit.Run(t, func(ctx context.Context) error { return f.lister.Run(ctx, f.listings) })
 	return f

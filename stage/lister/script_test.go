@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -43,25 +44,26 @@ var scripts = map[string]struct{ script, want string }{
 		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
 	},
 
-	"a stream lengthens the period":       {"400ms; stream; up; 180s; stream; down; 181s; stream; up; 181s", "0 up:0 0.4 60.4 120.4 up:1 180 181 up:0 181"},
-	"a stream shortens no longer period":  {"period 2m; up; 130s", "0 0 120"},
-	"stream: a failed list":               {"up; fail 0s; 121s", "0 0 60! 61 121"},
-	"stream: a request shortens once":     {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11 71"},
-	"stream: requests in a row":           {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11 71"},
-	"stream: it comes up during a list":   {"slow 3s; 2s; up; 64s", "0 1 4 64"},
-	"stream: it ends during a list":       {"up; slow 3s; 61s; down; 63s", "0 0 60 63"},
-	"stream: another during a failure":    {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123"},
-	"stream: it ends twice during a list": {"up; slow 3s; 61s; down; up; down; 65s", "0 0 60 63 64 65"},
-	"stream: a long list is confirmed":    {"up; takes 4s; 134s", "0 0 60 65 129"},
-	"stream: three seconds are not long":  {"up; slow 3s; 124s", "0 0 60 123"},
-	"stream: no pod is confirmed soon":    {"400ms; up; 10s; empty; up; 10.5s; full; 71s; empty; 131s", "0 0.4 10? 11 71 131-"},
-	"stream: none is confirmed once":      {"400ms; up; 10s; empty; up; 72s", "0 0.4 10? 11- 71-"},
-	"stream: its end is listed at once":   {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10 10.3"},
-	"hints that never end, fast lists":    {"400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
-	"hints that never end, slow lists":    {"takes 250ms; 400ms; hints 4.5s; 5s", "0 0.4 1.65 2.9 4.15"},
-	"hints that never end, failed lists":  {"breaks; 400ms; hints 4.5s; 5s", "0! 0.4! 1.4! 2.4! 3.4! 4.4!"},
-	"hints that never end, short period":  {"period 800ms; 400ms; hints 4.5s; 5s", "0 0.4 1.2 2 2.8 3.6 4.4"},
-	"hints that never end, long period":   {"period 1h; 400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
+	"a stream lengthens the period":           {"400ms; stream; up; 180s; stream; down; 181s; stream; up; 181s", "0 up:0 0.4 60.4 120.4 up:1 180 181 up:0 181"},
+	"a stream shortens no longer period":      {"period 2m; up; 130s", "0 0 120"},
+	"stream: a failed list":                   {"up; fail 0s; 121s", "0 0 60! 61 121"},
+	"stream: a request shortens once":         {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11 71"},
+	"stream: requests in a row":               {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11 71"},
+	"stream: it comes up during a list":       {"slow 3s; 2s; up; 64s", "0 1 4 64"},
+	"stream: it ends during a list":           {"up; slow 3s; 61s; down; 63s", "0 0 60 63"},
+	"stream: another during a failure":        {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123"},
+	"stream: it ends twice during a list":     {"up; slow 3s; 61s; down; up; down; 65s", "0 0 60 63 64 65"},
+	"stream: a long list is confirmed":        {"up; takes 4s; 134s", "0 0 60 65 129"},
+	"stream: a long list after three seconds": {"up; slow 3s; 61s; slow 4s; 200s", "0 0 60 123 128 188"},
+	"stream: three seconds are not long":      {"up; slow 3s; 124s", "0 0 60 123"},
+	"stream: no pod is confirmed soon":        {"400ms; up; 10s; empty; up; 10.5s; full; 71s; empty; 131s", "0 0.4 10? 11 71 131-"},
+	"stream: none is confirmed once":          {"400ms; up; 10s; empty; up; 72s", "0 0.4 10? 11- 71-"},
+	"stream: its end is listed at once":       {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10 10.3"},
+	"hints that never end, fast lists":        {"400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
+	"hints that never end, slow lists":        {"takes 250ms; 400ms; hints 4.5s; 5s", "0 0.4 1.65 2.9 4.15"},
+	"hints that never end, failed lists":      {"breaks; 400ms; hints 4.5s; 5s", "0! 0.4! 1.4! 2.4! 3.4! 4.4!"},
+	"hints that never end, short period":      {"period 800ms; 400ms; hints 4.5s; 5s", "0 0.4 1.2 2 2.8 3.6 4.4"},
+	"hints that never end, long period":       {"period 1h; 400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
 	// A caller waits for a period after the last list on request, too.
 	"few requests": {"period 1h; 100ms; now; 1.05s; relist; 1.09s; now; 1.2s; soon; now; 5s", "0 0.1 1.1 2.1"},
 	// A request that is made while a list begins is served by that list.
@@ -249,7 +251,7 @@ func TestStatusOfFailedLists(t *testing.T) {
 		for n, failures := range []int{0, 1, 1, 2} {
 			f.sleepUntil(time.Duration(n)*period + period/2)
 			s := f.lister.Status()
-			if runs := !s.Started.IsZero(); runs != (n%2 == 0) || s.Failures != failures || n > 0 && !s.Failing.Equal(f.start) {
+			if runs := !s.Started.IsZero(); runs != (n%2 == 0) || s.Failures != failures || n > 0 && !s.Failing.Equal(f.start) || s.Period != period {
 				t.Errorf("after %d.5 s: %+v, want %d failures since the start", n, s, failures)
 			}
 		}
@@ -331,6 +333,82 @@ func TestProbesBetweenLists(t *testing.T) {
 		if s := f.lister.Status(); s.Failures != 0 || s.Took != 20*time.Second {
 			t.Errorf("after the answer: %+v", s)
 		}
+		f.logged.RequireLines(t, 1, `level=WARN msg="relist failed, will be retried" stage=lister err="no answer"`)
+	})
+}
+
+// Lists that come sooner than a probe are not delayed by it.
+func TestNoProbesBetweenNearLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := plegtest.New()
+		f := newFixtureWith(t, rt, probe(func(context.Context) error {
+			t.Error("a probe between lists")
+			return nil
+		}), time.Second, 100)
+		f.sleepUntil(9500 * time.Millisecond)
+		if n := rt.Counts().Lists; n != 10 {
+			t.Errorf("%d lists in 9.5 s, want 10", n)
+		}
+	})
+}
+
+// A list that the end of Run cuts is no listing.
+func TestListAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 { // each time the lister may send or end
+			f := newFixtureWith(t, faultyRuntime(plegtest.Hang), nil, period, 10)
+			f.sleepUntil(time.Second)
+			_ = f.stop()
+			if l, open := <-f.listings; open {
+				t.Fatalf("the listing %+v comes from a list that was cut", l)
+			}
+		}
+	})
+}
+
+// A listing and the status say whether the event stream was up.
+func TestListingsOfAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixtureWith(t, plegtest.New(), nil, period, 0)
+		for _, up := range []bool{false, true, false} {
+			f.lister.StreamUp(up)
+			want := period
+			if up {
+				want = periodWithEvents
+			}
+			for l, _ := f.next(t); l.StreamUp != up; l, _ = f.next(t) {
+				if time.Since(f.start) > time.Minute {
+					t.Fatalf("no listing says that the stream is up: %v", up)
+				}
+			}
+			synctest.Wait()
+			if l, _ := f.next(t); l.StreamUp != up || f.lister.Status().Period != want {
+				t.Errorf("%+v of a stream that is up: %v, period %v", l, up, f.lister.Status().Period)
+			}
+		}
+	})
+}
+
+// The caller of a list that is not believed waits for the list that confirms it.
+func TestCallerOfAListThatIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := plegtest.New()
+		rt.Set("a", "c=running")
+		f := newFixtureWith(t, rt, nil, period, 10)
+		f.sleepUntil(500 * time.Millisecond)
+		rt.SetListFault(plegtest.Fail(errList))
+		f.sleepUntil(1500 * time.Millisecond)
+		rt.SetListFault(nil)
+		rt.Remove("a")
+		f.lister.Relist()
+		f.sleepUntil(1600 * time.Millisecond)
+		f.logged.RequireLines(t, 1, "lacks every pod")
+		f.sleepUntil(3500 * time.Millisecond)
+		for _, want := range []struct{ pods, callers int }{{1, 0}, {0, 1}} {
+			if l := <-f.listings; len(l.Pods) != want.pods || len(l.Relisted) != want.callers {
+				t.Errorf("listing of %d pods for %d callers, want %+v", len(l.Pods), len(l.Relisted), want)
+			}
+		}
 	})
 }
 
@@ -353,12 +431,16 @@ func TestListThatLacksEveryPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		breaks, back bool // a list fails before, the pod is there again in the list after
 		stays        bool // another pod never goes
+		others       bool // two new pods come
+		kubelet      bool
 		want         string
 	}{
-		"after a failed list, twice":       {true, false, false, "1@0 0@3"},
-		"after a failed list, once":        {true, true, false, "1@0 1@3"},
-		"without a break":                  {false, false, false, "1@0 1@1 0@2 0@3"},
-		"after a failed list, some remain": {true, false, true, "2@0 1@2 1@3"},
+		"after a failed list, twice":         {true, false, false, false, false, "1@0 0@3"},
+		"after a failed list, once":          {true, true, false, false, false, "1@0 1@3"},
+		"without a break":                    {false, false, false, false, false, "1@0 1@1 0@2 0@3"},
+		"after a failed list, some remain":   {true, false, true, false, false, "2@0 1@2 1@3"},
+		"after a failed list, others come":   {true, false, false, true, false, "1@0 2@3"},
+		"after a failed list, for a kubelet": {true, false, false, false, true, "1@0 0@2 0@3"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt := plegtest.New()
@@ -366,17 +448,22 @@ func TestListThatLacksEveryPod(t *testing.T) {
 			if tc.stays {
 				rt.Set("b", "c=running")
 			}
-			f := newFixtureWith(t, rt, nil, period, 10)
+			f := newFixtureWith(t, rt, nil, period, 10, func(o *lister.Options) { o.KubeletEvents = tc.kubelet })
 			f.sleepUntil(500 * time.Millisecond)
+			kit.RequireMetric(t, f.metrics, 0, "pleg_relist_running_seconds")
 			if tc.breaks {
 				rt.SetListFault(plegtest.Fail(errList))
 			}
 			f.sleepUntil(1500 * time.Millisecond)
 			rt.SetListFault(nil)
 			rt.Remove("a")
+			if tc.others {
+				rt.Set("c", "d=running")
+				rt.Set("e", "f=running")
+			}
 			f.sleepUntil(2500 * time.Millisecond)
 			counted := 0.0 // the metrics count what is believed
-			if tc.breaks {
+			if tc.breaks && !tc.kubelet {
 				counted = 1
 			}
 			kit.RequireMetric(t, f.metrics, counted, "pleg_running_containers", "running")
@@ -393,7 +480,7 @@ func TestListThatLacksEveryPod(t *testing.T) {
 				t.Errorf("listings %s, want %s", got, tc.want)
 			}
 			doubts := 0
-			if tc.breaks && !tc.stays {
+			if tc.breaks && !tc.stays && !tc.kubelet {
 				doubts = 1
 			}
 			f.logged.RequireLines(t, doubts, `level=INFO msg="relist lacks every pod, will be confirmed" stage=lister pods=1`)
