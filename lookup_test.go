@@ -153,6 +153,9 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 			if _, err := p.Lookup(t.Context(), container("nginx")); name == "hangs" && !errors.Is(err, lookup.ErrNotYet) {
 				t.Errorf("Lookup while the inspection may be about to end = %v, want %v", err, lookup.ErrNotYet)
 			}
+			if _, err := p.Lookup(t.Context(), container("nginx")); name == "fails" && err != nil {
+				t.Errorf("Lookup once the inspection has failed = %v, want the facts of the list", err)
+			}
 			time.Sleep(time.Second)
 			for id, want := range map[pleg.ContainerID]pleg.State{"nginx": pleg.StateRunning, "job": pleg.StateExited, "sandbox": pleg.StateRunning} {
 				c, err := p.Lookup(t.Context(), container(id))

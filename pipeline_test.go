@@ -21,19 +21,26 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNewNamesTheBadOption(t *testing.T) {
-	for field, o := range map[string]pipeline.Options{
-		"Runtime":                {},
+	for want, o := range map[string]pipeline.Options{
+		"Options.Runtime is required: use cri.New or your own": {},
 		"RelistPeriod":           {Runtime: plegtest.New(), RelistPeriod: -1},
 		"RelistPeriodWithEvents": {Runtime: plegtest.New(), RelistPeriodWithEvents: -1},
 		"RelistThreshold":        {Runtime: plegtest.New(), RelistThreshold: -1},
 		"ListTimeout":            {Runtime: plegtest.New(), ListTimeout: -1},
 		"InspectTimeout":         {Runtime: plegtest.New(), InspectTimeout: -1},
 		"Inspectors":             {Runtime: plegtest.New(), Inspectors: -1},
-		"Events is require,":     {Runtime: plegtest.New().Basic(), Events: pipeline.EventsRequire},
-		"Events must be":         {Runtime: plegtest.New(), Events: "on"},
+		"Options.Events is require, but Options.Runtime is not an EventWatcher": {Runtime: plegtest.New().Basic(), Events: pipeline.EventsRequire},
+		`Options.Events must be off, auto or require, got "on"`:                 {Runtime: plegtest.New(), Events: "on"},
 	} {
-		if _, err := pipeline.New(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), "Options."+field+" ") {
-			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)
+		if !strings.Contains(want, " ") {
+			want = "Options." + want + " must be positive, got -1"
+			if o.Inspectors == 0 {
+				want += "ns"
+			}
+		}
+		want = "new pipeline: " + want
+		if _, err := pipeline.New(o); !errors.Is(err, pleg.ErrInvalidOption) || err.Error() != want {
+			t.Errorf("New(%+v) = %v, want %s", o, err, want)
 		}
 	}
 }
@@ -72,8 +79,9 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		r.Runtime.Set("a", "c=running")
 		r.Start(t)
 		synctest.Wait()
-		if err := r.Run(t.Context()); err == nil {
-			t.Error("a second Run beside the first = nil, want an error")
+		const again = "run pipeline: it has already run: create a new one"
+		if err := r.Run(t.Context()); err == nil || err.Error() != again {
+			t.Errorf("a second Run beside the first = %v, want %s", err, again)
 		}
 		r.Runtime.Set("b", "c=running")
 		r.Runtime.SetPodFault("b", plegtest.Hang)

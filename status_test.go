@@ -58,6 +58,21 @@ func TestMetricsAreWellFormed(t *testing.T) {
 // New that fails leaves no metric behind, so that a second try can succeed, here with
 // other names.
 func TestFailedNewRegistersNothing(t *testing.T) {
+	all := &recorder{}
+	_, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Events: pipeline.EventsAuto, Registerer: all})
+	kit.Must(t, err)
+	for _, name := range all.names {
+		name, _, _ = strings.Cut(name, "{")
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Taken."}))
+		_, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Events: pipeline.EventsAuto, Registerer: reg})
+		if err == nil || !strings.HasPrefix(err.Error(), "new pipeline: register metric") || !strings.Contains(err.Error(), `fqName: "`+name+`"`) {
+			t.Errorf("New = %v although %s is taken", err, name)
+		}
+		if families, err := reg.Gather(); err != nil || len(families) != 1 {
+			t.Errorf("after New has failed: %d metrics, %v, want only %s", len(families), err, name)
+		}
+	}
 	for _, name := range []string{"pleg_relist_duration_seconds", "pleg_discarded_events_total"} {
 		reg := prometheus.NewPedanticRegistry()
 		taken := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Taken."})
@@ -187,6 +202,7 @@ var errFallback = errors.New("lists work in portions")
 func (r *reporting) Report() pleg.Report {
 	return pleg.Report{
 		Endpoint: "unix:///runtime.sock", Degraded: errFallback, Calls: *r.calls.Load(),
+		Troubles: []pleg.Trouble{{Cause: "clock", What: "is wrong"}, {Cause: "network plugin", What: "is away"}},
 		Details: nodestate.State{
 			Process: &nodestate.Process{PID: 41, Name: "containerd", State: "T"},
 			Stuck:   []nodestate.Stuck{{UID: "stuck"}}, Unread: []nodestate.Unread{{Bytes: 1}}, Disk: &nodestate.Disk{Used: 97},
@@ -208,6 +224,9 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		time.Sleep(8*time.Second + time.Millisecond)
 		s := r.Look()
 		n := nodestate.Of(s.Details)
+		if !s.At.Equal(time.Now()) || !s.Healthy || !slices.Equal(s.Troubles, rt.Report().Troubles) {
+			t.Errorf("status %+v, want this time and the troubles", s)
+		}
 		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(n.Stuck) != 1 || len(n.Unread) != 1 || n.Disk == nil || n.Process != nil {
 			t.Errorf("status %+v, want the address, the fallback and the stuck pod, and no process while lists succeed", s)
 		}
@@ -223,6 +242,41 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		log.RequireLines(t, 1, "the runtime hangs")
+	})
+}
+
+// The numbers of a status differ from each other.
+func TestStatusCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{Inspectors: 7})
+		for n := range 5 {
+			pod := pleg.PodUID(fmt.Sprint("p", n))
+			r.Runtime.Set(pod, fmt.Sprintf("c%d=running", n))
+			if n < 2 {
+				r.Runtime.SetPodFault(pod, plegtest.Hang)
+			} else {
+				r.Runtime.SetPodFault(pod, plegtest.Delay(time.Second))
+			}
+		}
+		before := r.Look()
+		if before.Healthy || before.Err == nil || before.Relist.Pods != 0 || before.InspectionTook != 0 {
+			t.Errorf("before the first list: %+v", before)
+		}
+		kit.RequireMetric(t, r.Metrics, 0, "pleg_healthy")
+		r.Start(t)
+		synctest.Wait()
+		if s := r.Look(); s.InFlight != 5 || s.Waiting != 5 || s.Relist.Pods != 5 || len(s.Overdue) != 0 {
+			t.Errorf("while all are inspected: %+v", s)
+		}
+		time.Sleep(3500 * time.Millisecond)
+		s := r.Look()
+		if s.Inspectors != 7 || s.InFlight != 2 || s.Waiting != 2 || s.Relist.Pods != 5 || len(s.Overdue) != 2 || s.InspectionTook != time.Second || !s.Healthy || s.Err != nil {
+			t.Errorf("while two hang: %+v", s)
+		}
+		if s.Overdue[0].UID != "p0" || s.Overdue[1].UID != "p1" || len(s.Failed) != 0 || len(s.Quarantined) != 0 {
+			t.Errorf("overdue %+v, failed %+v, quarantined %+v", s.Overdue, s.Failed, s.Quarantined)
+		}
+		kit.RequireMetric(t, r.Metrics, 1, "pleg_healthy")
 	})
 }
 

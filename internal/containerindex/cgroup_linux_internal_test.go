@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -31,7 +30,7 @@ func TestPathOfInode(t *testing.T) {
 	if path, err := x.pathOfInode(t.Context(), root, inode); err != nil || path != "/kubepods/pod1" {
 		t.Errorf("path %q, %v", path, err)
 	}
-	if path, err := x.pathOfInode(t.Context(), root, 1<<60); !errors.Is(err, lookup.ErrNoContainer) {
+	if path, err := x.pathOfInode(t.Context(), root, 1<<60); !errors.Is(err, lookup.ErrNoContainer) || err.Error() != "no container of this node: the cgroup does not exist" {
 		t.Errorf("an inode that is not there: %q, %v", path, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -49,7 +48,7 @@ func TestOnlyCgroupsOfV2HaveIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		path, err := Host{Cgroup: root}.pathOfCgroup(t.Context(), NewIndex(Source{}), 1)
-		if want := root + " is not a cgroup v2 hierarchy"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "find the cgroup: " + root + " is not a cgroup v2 hierarchy, only there do cgroups have ids"; err == nil || err.Error() != want {
 			t.Errorf("path %q, %v, want that %s", path, err, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,6 +78,7 @@ func TestProcess(t *testing.T) {
 		"a container in a container":  {cgroup: "0::/kubepods/pod1/" + sandbox + "/" + c1 + "\n", want: c1},
 		"a container not known yet":   {cgroup: "0::/kubepods/pod1/" + c2 + "\n", err: lookup.ErrNotYet},
 		"a process of the host":       {cgroup: "0::/system.slice/sshd.service\n", err: lookup.ErrNoContainer},
+		"a name of the same length":   {cgroup: "0::/kubepods/" + strings.Repeat("zz", 32) + "\n", err: lookup.ErrNoContainer},
 		"a hash of another length":    {cgroup: "0::/kubepods/" + c1 + "ff\n", err: lookup.ErrNoContainer},
 		"no cgroups":                  {cgroup: "\n", err: lookup.ErrNoContainer},
 		"colons in the path":          {cgroup: "0::/a:b/" + c1 + "\n", want: c1, path: "/a:b/" + c1},
@@ -86,6 +88,9 @@ func TestProcess(t *testing.T) {
 			proc := t.TempDir()
 			file(t, proc, "7/cgroup", tc.cgroup)
 			c, err := containerindex.Host{Proc: proc}.Lookup(t.Context(), index(), lookup.Query{PID: 7})
+			if tc.err != nil && (err == nil || err.Error() != "look up process 7: "+tc.err.Error()) {
+				t.Errorf("the error is %v", err)
+			}
 			if !errors.Is(err, tc.err) || string(c.ID) != tc.want || tc.path != "" && c.CgroupPath != tc.path {
 				t.Errorf("got %q in %q, %v; want %q in %q, %v", c.ID, c.CgroupPath, err, tc.want, tc.path, tc.err)
 			}
@@ -113,8 +118,15 @@ func TestProcess(t *testing.T) {
 		}
 	}
 	_, err := containerindex.Host{Proc: t.TempDir()}.Lookup(t.Context(), index(), lookup.Query{PID: 8})
-	if !errors.Is(err, lookup.ErrNoContainer) {
+	if !errors.Is(err, lookup.ErrNoContainer) || err.Error() != "look up process 8: no container of this node: the process does not exist" {
 		t.Errorf("a process that does not exist: %v", err)
+	}
+	proc := t.TempDir()
+	kit.Must(t, os.Mkdir(filepath.Join(proc, "9"), 0o755))
+	kit.Must(t, os.Symlink("cgroup", filepath.Join(proc, "9", "cgroup"))) // to itself
+	_, err = containerindex.Host{Proc: proc}.Lookup(t.Context(), index(), lookup.Query{PID: 9})
+	if !errors.Is(err, syscall.ELOOP) || errors.Is(err, lookup.ErrNoContainer) || !strings.HasPrefix(err.Error(), "look up process 9: find the cgroup: open ") {
+		t.Errorf("a process whose cgroup cannot be read: %v", err)
 	}
 }
 
@@ -135,6 +147,21 @@ func TestAnswer(t *testing.T) {
 	}
 	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("sandbox: got %+v, %v\nwant %+v", got, err, want)
+	}
+	if got, err := (containerindex.Host{}).Lookup(t.Context(), index(), lookup.Query{Container: "older"}); err != nil || got.State != pleg.StateExited || got.Labels["app"] != "older" || got.PodLabels["app"] != "web" {
+		t.Errorf("a sandbox that is not ready: %+v, %v", got, err)
+	}
+}
+
+// A newer status of a pod removes only what it lacks.
+func TestNewerStatus(t *testing.T) {
+	x := index()
+	x.Set(&pleg.PodStatus{UID: "web", Name: "web-1", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 3}, {ID: pleg.ContainerID(c2)}}})
+	for id, removed := range map[string]bool{c1: false, c2: false, sandbox: true, "older": true} {
+		c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id)})
+		if err != nil || c.RemovedAt.IsZero() == removed || removed != (c.PodName == "web-0") || id == c1 && c.Attempt != 3 {
+			t.Errorf("%s: %+v, %v, want removed: %v", id, c, err, removed)
+		}
 	}
 }
 
@@ -170,6 +197,10 @@ func TestPastedIDs(t *testing.T) {
 		if string(c.ID) != want.id || !errors.Is(err, want.err) {
 			t.Errorf("%q: %q, %v, want %q, %v", pasted, c.ID, err, want.id, want.err)
 		}
+	}
+	_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(c1[:40])})
+	if want := fmt.Sprintf("look up container %s: %v: several ids begin with %[1]s: give more of it", c1[:40], pleg.ErrInvalidOption); err == nil || err.Error() != want {
+		t.Errorf("several ids: %v, want %s", err, want)
 	}
 }
 
@@ -257,6 +288,48 @@ func TestLookupsShareLists(t *testing.T) {
 	})
 }
 
+// A lookup waits for the inspection of the pod that has the container, and asks for no other list meanwhile.
+func TestLookupOfAContainerThatWaits(t *testing.T) {
+	for _, id := range []string{c1, c1[:6], c2} {
+		kit.Bubble(t, id, func(t *testing.T) {
+			requested := make(chan chan error, 10)
+			x := containerindex.NewIndex(containerindex.Source{
+				Relist: func() <-chan error { c := make(chan error, 1); requested <- c; return c },
+				Uninspected: func(since time.Time) []*pleg.Pod {
+					if !since.Equal(time.Now()) {
+						t.Errorf("the pods that wait since %v, want all that wait now", since)
+					}
+					return []*pleg.Pod{{UID: "b", Containers: []*pleg.Container{{ID: "other"}}}, {UID: "a", Containers: []*pleg.Container{{ID: pleg.ContainerID(c1)}}}}
+				},
+			})
+			answers := make(chan error, 1)
+			go func() {
+				_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id), Wait: time.Minute})
+				answers <- err
+			}()
+			synctest.Wait()
+			x.Set(&pleg.PodStatus{UID: "b", Containers: []*pleg.ContainerStatus{{ID: "new"}}}) // before the list has ended
+			time.Sleep(time.Second)
+			if len(answers) > 0 || len(requested) != 1 {
+				t.Fatalf("%d answers before the list, %d lists", len(answers), len(requested))
+			}
+			(<-requested) <- nil
+			time.Sleep(time.Second)
+			if id == c2 {
+				if err := <-answers; !errors.Is(err, lookup.ErrNoContainer) {
+					t.Errorf("a container that is not listed: %v", err)
+				}
+				return
+			}
+			if len(answers) > 0 || len(requested) > 0 {
+				t.Fatalf("%d answers before the inspection, %d more lists", len(answers), len(requested))
+			}
+			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1)}}})
+			kit.Must(t, <-answers)
+		})
+	}
+}
+
 // The ids of real cgroups, which only root may create.
 func TestCgroup(t *testing.T) {
 	mount := "/sys/fs/cgroup"
@@ -324,6 +397,26 @@ func TestListAnswersForAPrefix(t *testing.T) {
 	for prefix, want := range map[string]pleg.PodUID{c1[:6]: "a", c2[:6]: "a", c2: "a", "2b1a": "b"} {
 		if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(prefix)}); err != nil || c.PodUID != want {
 			t.Errorf("Lookup of %s = %+v, %v, want pod %s", prefix, c, err, want)
+		}
+	}
+	_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "2b"})
+	if want := fmt.Sprintf("look up container 2b: %v: several ids begin with 2b: give more of it", pleg.ErrInvalidOption); err == nil || err.Error() != want {
+		t.Errorf("several ids: %v, want %s", err, want)
+	}
+	full := containerindex.NewIndex(containerindex.Source{Uninspected: func(time.Time) []*pleg.Pod {
+		c := func(id string) *pleg.Container {
+			return &pleg.Container{ID: pleg.ContainerID(id), Name: "name-" + id[:2], Attempt: 4, State: pleg.StateCreated, CreatedAt: time.Unix(7, 0)}
+		}
+		labels := map[string]string{"app": "web"}
+		return []*pleg.Pod{{UID: "a", Name: "web-0", Namespace: "shop", Labels: labels, Containers: []*pleg.Container{c(c1), c(c2)}, Sandboxes: []*pleg.Container{c(sandbox)}}}
+	}})
+	for _, id := range []string{c2, sandbox} {
+		want := lookup.Container{
+			ContainerStatus: pleg.ContainerStatus{ID: pleg.ContainerID(id), Name: "name-" + id[:2], Attempt: 4, State: pleg.StateCreated, CreatedAt: time.Unix(7, 0)},
+			Sandbox:         id == sandbox, PodUID: "a", PodName: "web-0", PodNamespace: "shop", PodLabels: map[string]string{"app": "web"},
+		}
+		if c, err := (containerindex.Host{}).Lookup(t.Context(), full, lookup.Query{Container: pleg.ContainerID(id)}); err != nil || !reflect.DeepEqual(c, want) {
+			t.Errorf("Lookup of %s = %+v, %v, want %+v", id, c, err, want)
 		}
 	}
 	for prefix, want := range map[string]error{"2b": pleg.ErrInvalidOption, "ff": lookup.ErrNotYet} {

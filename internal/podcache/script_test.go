@@ -307,3 +307,61 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 		t.Errorf("%d are kept, want the newest 1024", kept)
 	}
 }
+
+// The end of a removed container is awaited until its status is known, or both events have come, or the
+// event of the end is late.
+func TestAwaitRemoved(t *testing.T) {
+	for name, tc := range map[string]struct {
+		notes []bool // events: of the removal, or of the end
+		late  time.Duration
+		kept  bool
+		waits bool
+	}{
+		"no event":                           {waits: true},
+		"its end":                            {notes: []bool{false}, waits: true},
+		"its end, twice":                     {notes: []bool{false, false}, waits: true},
+		"its end, long ago":                  {notes: []bool{false}, late: time.Hour, waits: true},
+		"its removal":                        {notes: []bool{true}, late: 500*time.Millisecond - 1, waits: true},
+		"its removal, twice":                 {notes: []bool{true, true}, waits: true},
+		"its removal, half a second ago":     {notes: []bool{true}, late: 500 * time.Millisecond},
+		"its end and its removal":            {notes: []bool{false, true}},
+		"its removal and its end":            {notes: []bool{true, false}},
+		"its end, its removal and its end":   {notes: []bool{false, true, false}},
+		"its end, removal, and once more so": {notes: []bool{false, true, true}},
+		"its status":                         {kept: true},
+		"its end and its status":             {notes: []bool{false}, kept: true},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			c := podcache.New()
+			if c.AwaitRemoved("a") != nil {
+				t.Error("waits for an event although none comes")
+			}
+			c.AnnounceRemoved(true)
+			first := c.AwaitRemoved("a")
+			c.NoteRemoved("other", true)
+			select {
+			case <-first:
+			default:
+				t.Error("an event does not wake who waits")
+			}
+			for _, removed := range tc.notes {
+				c.NoteRemoved("a", removed)
+			}
+			if tc.kept {
+				c.KeepRemoved(exited("a", 1))
+			}
+			time.Sleep(tc.late)
+			more := c.AwaitRemoved("a")
+			if (more != nil) != tc.waits || c.AwaitRemoved("a") != more {
+				t.Errorf("waits: %v, want %v", more != nil, tc.waits)
+			}
+			c.AnnounceRemoved(false)
+			if more != nil {
+				<-more // the stream has ended
+			}
+			if c.AwaitRemoved("a") != nil {
+				t.Error("waits although the stream has ended")
+			}
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package pipeline
+
+import (
+	"log/slog"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+)
+
+// What New makes of the options.
+func TestOptionsAreCompleted(t *testing.T) {
+	rt, log := plegtest.New(), slog.New(slog.DiscardHandler)
+	given := Options{
+		Runtime: rt, RelistPeriod: 2, RelistThreshold: 30, Events: EventsAuto, RelistPeriodWithEvents: 9, ListTimeout: 4, Inspectors: 5, InspectTimeout: 6, MaxQuarantine: 7, History: 8,
+		KubeletEvents: true, Logger: log, KubeletMetricNames: true,
+	}
+	change := func(o Options, f func(*Options)) Options { f(&o); return o }
+	defaults := Options{
+		Runtime: rt, RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute, Events: EventsOff, RelistPeriodWithEvents: 10 * time.Second, ListTimeout: 2 * time.Minute,
+		Inspectors: 16, InspectTimeout: 2 * time.Minute, MaxQuarantine: 5 * time.Minute, History: 8192, Logger: log,
+	}
+	for name, tc := range map[string]struct{ got, want Options }{
+		"none":   {Options{Runtime: rt}, defaults},
+		"all":    {given, given},
+		"events": {Options{Runtime: rt, Events: EventsRequire}, change(defaults, func(o *Options) { o.Events = EventsRequire })},
+		"events that are off, of a runtime without any": {Options{Runtime: rt.Basic(), Events: EventsOff}, change(defaults, func(o *Options) { o.Runtime = rt.Basic() })},
+		"no quarantine, and a short history": {
+			Options{Runtime: rt, MaxQuarantine: -5, History: -5}, change(defaults, func(o *Options) { o.MaxQuarantine, o.History = 1, 1000 }),
+		},
+		"a third of the threshold": {
+			change(given, func(o *Options) { o.RelistPeriodWithEvents = 11 }), change(given, func(o *Options) { o.RelistPeriodWithEvents = 10 }),
+		},
+	} {
+		if err := tc.got.complete(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		tc.got.Logger = log
+		if !reflect.DeepEqual(tc.got, tc.want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", name, tc.got, tc.want)
+		}
+	}
+}
