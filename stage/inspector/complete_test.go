@@ -70,18 +70,19 @@ func TestNetworkEvents(t *testing.T) {
 		want    string
 	}
 	for name, steps := range map[string][]step{
-		"up at once":                 {{sandbox(true, late, addresses...), up}, {sandbox(true, late, addresses...), ""}},
-		"up before this process":     {{sandbox(true, early, addresses...), up}},
-		"up later":                   {{sandbox(true, late), ""}, {sandbox(true, late, addresses...), up}},
-		"another address":            {{sandbox(true, late, "10.0.0.1"), up}, {sandbox(true, late, "10.0.0.2"), ""}},
-		"not ready after it was up":  {{sandbox(true, late, addresses...), up}, {sandbox(false, late), ""}, {sandbox(false, late), ""}},
-		"never up":                   {{sandbox(true, late), ""}, {sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
-		"failed at first inspection": {{sandbox(false, late), failed}, {sandbox(false, late), ""}},
-		"no creation time":           {{sandbox(false, time.Time{}), failed}},
-		"failed before this process": {{sandbox(false, early), ""}, {sandbox(false, early), ""}},
-		"not ready, with an address": {{sandbox(false, late, addresses...), ""}},
-		"host network":               {{onHost(true), ""}, {onHost(false), ""}},
-		"host network, not ready":    {{onHost(false), ""}},
+		"up at once":                             {{sandbox(true, late, addresses...), up}, {sandbox(true, late, addresses...), ""}},
+		"up before this process":                 {{sandbox(true, early, addresses...), up}},
+		"up later":                               {{sandbox(true, late), ""}, {sandbox(true, late, addresses...), up}},
+		"another address":                        {{sandbox(true, late, "10.0.0.1"), up}, {sandbox(true, late, "10.0.0.2"), ""}},
+		"not ready after it was up":              {{sandbox(true, late, addresses...), up}, {sandbox(false, late), ""}, {sandbox(false, late), ""}},
+		"never up":                               {{sandbox(true, late), ""}, {sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"failed at first inspection":             {{sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"no creation time":                       {{sandbox(false, time.Time{}), failed}},
+		"failed before this process":             {{sandbox(false, early), ""}, {sandbox(false, early), ""}},
+		"not ready, with an address":             {{sandbox(false, late, addresses...), ""}},
+		"not ready, with an address, after none": {{sandbox(true, late), ""}, {sandbox(false, late, addresses...), ""}},
+		"host network":                           {{onHost(true), ""}, {onHost(false), ""}},
+		"host network, not ready":                {{onHost(false), ""}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{})
@@ -92,7 +93,7 @@ func TestNetworkEvents(t *testing.T) {
 					t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)
 				}
 				for _, ev := range o.Events {
-					if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || ev.Attempt != 2 || !ev.ObservedAt.Equal(at(n)) {
+					if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || ev.ContainerName != "name-a" || !ev.Sandbox || ev.Replayed || ev.Attempt != 2 || !ev.ObservedAt.Equal(at(n)) {
 						t.Errorf("step %d: event %+v has a wrong pod, attempt or time", n, ev)
 					}
 				}
@@ -109,7 +110,10 @@ func TestNetworkEventsOfTheFirstList(t *testing.T) {
 			pod := plegtest.Pod("a", "/s=running")
 			f.runtime.SetStatus("a", plegtest.Status(pod, plegtest.Address))
 			c := change(0, pod)
-			c.Events = []pleg.Event{{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "s", Sandbox: true, Replayed: found}}
+			c.Events = []pleg.Event{
+				{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "other", Sandbox: true, Replayed: !found},
+				{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "s", Sandbox: true, Replayed: found},
+			}
 			_, o, _ := f.do(c)
 			if last := o.Events[len(o.Events)-1]; last.Type != pleg.NetworkSetupCompleted || last.Replayed != found {
 				t.Errorf("the last event is %+v, want that of the network, replayed: %v", last, found)
@@ -127,6 +131,7 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 	const gone, fails = "gone", "fails"
 	for name, steps := range map[string][]step{
 		"removed after it exited":            {{"c=exited d=running", false}, {"d=running", true}},
+		"still there":                        {{"c=exited d=running", false}, {"c=exited d=running", false}},
 		"removed while running":              {{"c=running d=running", false}, {"d=running", false}},
 		"removed with its pod":               {{"c=exited d=running", false}, {gone, true}},
 		"removed before a failed inspection": {{"c=exited d=running", false}, {fails, false}, {"d=running", true}},

@@ -2,6 +2,7 @@ package inspector_test
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -111,17 +112,19 @@ func TestLateReasonIsCorrected(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{})
 		for n, step := range []struct {
 			reason string
+			code   int32
 			event  pleg.EventType // of this change, if any
 			want   string
 		}{
-			{"Error", "", ""},
-			{"Error", "", ""},
-			{"OOMKilled", "", "Corrected(c)"},
-			{"OOMKilled", "", ""},
-			{"Error", pleg.ContainerDied, "Died(c)"},
-			{"OOMKilled", stage.ContainerChanged, "Changed(c) Corrected(c)"},
+			{"Error", 137, "", ""},
+			{"Error", 137, "", ""},
+			{"OOMKilled", 137, "", "Corrected(c)"},
+			{"OOMKilled", 137, "", ""},
+			{"OOMKilled", 1, "", "Corrected(c)"},
+			{"Error", 137, pleg.ContainerDied, "Died(c)"},
+			{"OOMKilled", 137, stage.ContainerChanged, "Changed(c) Corrected(c)"},
 		} {
-			ended := &pleg.ContainerStatus{ID: "c", Attempt: 2, State: pleg.StateExited, ExitCode: 137, Reason: step.reason}
+			ended := &pleg.ContainerStatus{ID: "c", Attempt: 2, State: pleg.StateExited, ExitCode: step.code, Reason: step.reason}
 			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{ended}})
 			c := change(n+1, plegtest.Pod("a", "c=exited"))
 			if c.Events = nil; step.event != "" {
@@ -132,10 +135,84 @@ func TestLateReasonIsCorrected(t *testing.T) {
 				t.Errorf("step %d: got %q, want %q", n, got, step.want)
 			}
 			for _, ev := range o.Events {
-				if ev.Type != stage.ContainerChanged && (ev.Reason != step.reason || ev.Attempt != 2 || ev.ExitCode == nil || *ev.ExitCode != 137) {
+				if ev.Type != stage.ContainerChanged && (ev.Reason != step.reason || ev.Attempt != 2 || ev.ExitCode == nil || *ev.ExitCode != step.code) {
 					t.Errorf("step %d: got %+v, want the new reason", n, ev)
 				}
 			}
+		}
+	})
+}
+
+// A status that contradicts its list twice is a contradiction since the first time. Once the two agree, the
+// event of the container is corrected.
+func TestContradictionsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		container := func(id pleg.ContainerID, state pleg.State) *pleg.Container {
+			return &pleg.Container{ID: id, Name: "name-" + string(id), State: state}
+		}
+		pod := &pleg.Pod{
+			UID: "u", Name: "web-0", Namespace: "shop",
+			Containers: []*pleg.Container{container("a", pleg.StateRunning), container("b", pleg.StateExited), container("c", pleg.StateUnknown), container("d", pleg.StateCreated)},
+			Sandboxes:  []*pleg.Container{container("s", pleg.StateRunning), container("t", pleg.StateExited), container("u", pleg.StateRunning), container("v", pleg.StateExited)},
+		}
+		status := func(a, b, d pleg.State) *pleg.PodStatus {
+			s := &pleg.PodStatus{UID: "u", Containers: []*pleg.ContainerStatus{
+				{ID: "b", Name: "name-b", Attempt: 2, State: b, Image: "image-b"}, {ID: "d", State: d},
+			}, Sandboxes: []*pleg.SandboxStatus{{ID: "s", HostNetwork: true}, {ID: "t", Ready: true, HostNetwork: true}, {ID: "v", HostNetwork: true}}}
+			if a != pleg.StateUnknown {
+				s.Containers = append(s.Containers, &pleg.ContainerStatus{ID: "a", Name: "name-a", Attempt: 1, State: a})
+			}
+			return s
+		}
+		differs := func(id pleg.ContainerID, sandbox bool, listed, says pleg.State, missing bool, since time.Time) pleg.Contradiction {
+			return pleg.Contradiction{
+				UID: "u", Namespace: "shop", Name: "web-0", Container: id, ContainerName: "name-" + string(id), Sandbox: sandbox, Listed: listed, Status: says, Missing: missing, Since: since,
+			}
+		}
+		first, last := time.Now(), time.Now().Add(2*time.Second)
+		sandboxes := []pleg.Contradiction{
+			differs("s", true, pleg.StateRunning, pleg.StateExited, false, first), differs("t", true, pleg.StateExited, pleg.StateRunning, false, first),
+			differs("u", true, pleg.StateRunning, pleg.StateUnknown, true, first),
+		}
+		a, b := differs("a", false, pleg.StateRunning, pleg.StateUnknown, true, first), differs("b", false, pleg.StateExited, pleg.StateRunning, false, first)
+		all := append([]pleg.Contradiction{a, b}, sandboxes...)
+		for n, step := range []struct {
+			status *pleg.PodStatus
+			want   []pleg.Contradiction
+			words  string
+		}{
+			{status(pleg.StateUnknown, pleg.StateRunning, pleg.StateCreated), nil, "Started(other)"},
+			{status(pleg.StateUnknown, pleg.StateRunning, pleg.StateCreated), all, "Started(other)"},
+			{status(pleg.StateRunning, pleg.StateRunning, pleg.StateRunning), append(append([]pleg.Contradiction{b}, sandboxes...), differs("d", false, pleg.StateCreated, pleg.StateRunning, false, last)), "Started(other) Corrected(a)"},
+			{status(pleg.StateRunning, pleg.StateExited, pleg.StateCreated), sandboxes, "Started(other) Corrected(b)"},
+		} {
+			f.runtime.SetStatus("u", step.status)
+			c := stage.Change{UID: "u", Pod: pod, At: at(n), Events: []pleg.Event{{Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "other"}}}
+			s, o, _ := f.do(c)
+			if s.How != stage.Contradicted {
+				t.Errorf("step %d: settled %+v, want a contradiction", n, s)
+			}
+			if got := f.inspector.State().Contradictions; !slices.Equal(got, step.want) {
+				t.Errorf("step %d:\ngot  %+v\nwant %+v", n, got, step.want)
+			}
+			if got := plegtest.Words(o.Events...); got != step.words {
+				t.Errorf("step %d: events %q, want %q", n, got, step.words)
+			}
+			if n == 3 && len(o.Events) == 2 {
+				got, code := o.Events[1], o.Events[1].ExitCode
+				want := pleg.Event{
+					Type: pleg.ContainerCorrected, PodUID: "u", PodName: "web-0", PodNamespace: "shop", ContainerID: "b", ContainerName: "name-b", Attempt: 2, ObservedAt: at(3), Image: "image-b",
+				}
+				if got.ExitCode = nil; code == nil || *code != 0 || !reflect.DeepEqual(got, want) {
+					t.Errorf("got %+v, code %v, want %+v", got, code, want)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		pod.Sandboxes = pod.Sandboxes[3:]
+		if s, _, _ := f.do(stage.Change{UID: "u", Pod: pod, At: at(9)}); s.How != stage.Committed || len(f.inspector.State().Contradictions) > 0 {
+			t.Errorf("settled %+v, %+v, want that both agree", s, f.inspector.State().Contradictions)
 		}
 	})
 }
