@@ -27,23 +27,23 @@ func TestNewPanicsOnInvalidArgument(t *testing.T) {
 	durations := &pleg.RelistDuration{}
 	rt, cache, wall := newFakeRuntime(), kubecontainer.NewCache(), clock.RealClock{}
 	for name, create := range map[string]func(){
-		"no runtime":          func() { kubelet.New(nil, events, durations, cache, wall) },
-		"no channel":          func() { kubelet.New(rt, nil, durations, cache, wall) },
-		"no durations":        func() { kubelet.New(rt, events, nil, cache, wall) },
-		"no cache":            func() { kubelet.New(rt, events, durations, nil, wall) },
-		"no clock":            func() { kubelet.New(rt, events, durations, cache, nil) },
-		"another clock":       func() { kubelet.New(rt, events, durations, cache, testingclock.NewFakeClock(time.Time{})) },
-		"negative period":     func() { kubelet.New(rt, events, &pleg.RelistDuration{RelistPeriod: -1}, cache, wall) },
-		"negative threshold":  func() { kubelet.New(rt, events, &pleg.RelistDuration{RelistThreshold: -1}, cache, wall) },
-		"negative inspectors": func() { kubelet.NewWithOptions(kubelet.Options{Inspectors: -1}, rt, events, durations, cache, wall) },
-		"negative timeout": func() {
+		"runtime cannot be nil":                                            func() { kubelet.New(nil, events, durations, cache, wall) },
+		"eventChannel cannot be nil":                                       func() { kubelet.New(rt, nil, durations, cache, wall) },
+		"relistDuration cannot be nil":                                     func() { kubelet.New(rt, events, nil, cache, wall) },
+		"cache cannot be nil":                                              func() { kubelet.New(rt, events, durations, nil, wall) },
+		"clock must be a clock.RealClock, got <nil>":                       func() { kubelet.New(rt, events, durations, cache, nil) },
+		"clock must be a clock.RealClock, got *testing.FakeClock":          func() { kubelet.New(rt, events, durations, cache, testingclock.NewFakeClock(time.Time{})) },
+		"new pipeline: Options.RelistPeriod must be positive, got -1ns":    func() { kubelet.New(rt, events, &pleg.RelistDuration{RelistPeriod: -1}, cache, wall) },
+		"new pipeline: Options.RelistThreshold must be positive, got -1ns": func() { kubelet.New(rt, events, &pleg.RelistDuration{RelistThreshold: -1}, cache, wall) },
+		"new pipeline: Options.Inspectors must be positive, got -1":        func() { kubelet.NewWithOptions(kubelet.Options{Inspectors: -1}, rt, events, durations, cache, wall) },
+		"new pipeline: Options.ListTimeout must be positive, got -2ns": func() {
 			kubelet.NewWithOptions(kubelet.Options{RuntimeRequestTimeout: -1}, rt, events, durations, cache, wall)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
+				if got := recover(); got != "kubelet: "+name {
+					t.Errorf("panic %v, want kubelet: %s", got, name)
 				}
 			}()
 			create()

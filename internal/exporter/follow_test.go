@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,4 +88,47 @@ func TestSessionLeavesNothingOut(t *testing.T) {
 			t.Errorf("%d events, want the events of each step", seen)
 		}
 	})
+}
+
+// An error of the source ends the session, and does not look like its end.
+func TestSessionNamesTheErrorOfItsSource(t *testing.T) {
+	p := kit.New(t, pipeline.Options{})
+	err := exporter.Session(t.Context(), p.Pipeline, pleg.SubscribeOptions{After: pleg.Position{Seq: 3}}, func(ctx context.Context, from <-chan pleg.Event) error {
+		select {
+		case _, open := <-from:
+			t.Errorf("the channel is open: %v, want nothing", open)
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	if !errors.Is(err, pleg.ErrInvalidOption) || !strings.HasPrefix(err.Error(), "follow events: subscribe: After has no epoch") {
+		t.Errorf("Session returned %v", err)
+	}
+}
+
+// An event is the next one, or it came before, or others are missing.
+func TestIsNew(t *testing.T) {
+	last := pleg.Position{Epoch: "e", Seq: 7}
+	for _, tc := range []struct {
+		epoch string
+		seq   uint64
+		isNew bool
+		err   string
+	}{
+		{"e", 8, true, ""},
+		{"e", 7, false, ""},
+		{"e", 1, false, ""},
+		{"e", 9, false, "the source left out events: e/9 follows e/7"},
+		{"f", 8, false, "the source left out events: f/8 follows e/7"},
+		{"f", 1, false, "the source left out events: f/1 follows e/7"},
+	} {
+		isNew, err := exporter.IsNew(&pleg.Event{Epoch: tc.epoch, Seq: tc.seq}, last)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if isNew != tc.isNew || text != tc.err {
+			t.Errorf("%s/%d: %v, %q, want %v, %q", tc.epoch, tc.seq, isNew, text, tc.isNew, tc.err)
+		}
+	}
 }

@@ -3,8 +3,11 @@ package exporter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
@@ -45,14 +48,50 @@ func TestLoop(t *testing.T) {
 	if err != nil || ended != 1 {
 		t.Errorf("Run() = %v, want no error after the end of the source; Ended was called %d times", err, ended)
 	}
-	if err := l.Run(t.Context(), nil); err == nil || ended != 1 {
+	if err := l.Run(t.Context(), nil); err == nil || err.Error() != "it has already run, which it does only once: create a new one" || ended != 1 {
 		t.Errorf("a second Run() = %v, want an error; Ended was called %d times", err, ended)
 	}
 	if len(waits) != 6 || waits[3] < 4*time.Second || waits[4] > time.Second || waits[5] != time.Minute {
 		t.Errorf("waits %v, want them to double, to begin again after a success, and a minute if that is asked for", waits)
 	}
-	log.RequireLines(t, 2, `msg="cannot send" err=broken retryIn=`)
-	log.RequireLines(t, 1, "sends again")
+	log.RequireLines(t, 2, `level=WARN msg="cannot send" err=broken retryIn=`)
+	for _, wait := range []time.Duration{waits[0], waits[4]} {
+		log.RequireLines(t, 1, fmt.Sprint(" retryIn=", wait, "\n"))
+	}
+	log.RequireLines(t, 1, `level=INFO msg="sends again"`)
+	if exporter.ErrSourceEnded.Error() != "there are no more events" {
+		t.Errorf("the end of the source is %q", exporter.ErrSourceEnded)
+	}
+}
+
+// Without a Wait of its own the loop waits for the time that Count asks for. A success after no error is not
+// logged.
+func TestLoopWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log kit.Log
+		var at []time.Duration
+		began, counted := time.Now(), errors.New("none")
+		l := exporter.Loop{
+			Log: log.Logger(), Failed: "cannot send", Recovered: "sends again",
+			Count: func(err error) time.Duration { counted = err; return time.Minute }, Ended: func() {},
+		}
+		l.Works(t.Context())
+		log.RequireLines(t, 0, "msg")
+		errBroken := errors.New("broken")
+		kit.Must(t, l.Run(t.Context(), func(ctx context.Context) error {
+			if at = append(at, time.Since(began)); len(at) == 3 {
+				l.Works(ctx)
+				l.Works(ctx)
+				return fmt.Errorf("read: %w", exporter.ErrSourceEnded)
+			}
+			return errBroken
+		}))
+		if want := []time.Duration{0, time.Minute, 2 * time.Minute}; !slices.Equal(at, want) || !errors.Is(counted, errBroken) {
+			t.Errorf("sessions at %v, want %v; counted %v", at, want, counted)
+		}
+		log.RequireLines(t, 1, "cannot send")
+		log.RequireLines(t, 1, "sends again")
+	})
 }
 
 // If the caller ends the exporter, that is no failure.
