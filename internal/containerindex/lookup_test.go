@@ -373,6 +373,7 @@ func TestLabelsOfTheNewestSandbox(t *testing.T) {
 		"created later": {{Attempt: 1, CreatedAt: time.Unix(1, 0)}, {Attempt: 1, CreatedAt: time.Unix(2, 0)}},
 		"attempt":       {{Attempt: 1, CreatedAt: time.Unix(2, 0)}, {Attempt: 2, CreatedAt: time.Unix(1, 0)}},
 		"ready":         {{Attempt: 2, CreatedAt: time.Unix(2, 0)}, {Attempt: 1, CreatedAt: time.Unix(1, 0), Ready: true}},
+		"both ready":    {{Attempt: 1, CreatedAt: time.Unix(1, 0), Ready: true}, {Attempt: 2, CreatedAt: time.Unix(2, 0), Ready: true}},
 	} {
 		pair[0].ID, pair[1].ID, pair[1].Labels = "other", "it", map[string]string{"app": "web"}
 		for _, sandboxes := range [][]*pleg.SandboxStatus{{&pair[0], &pair[1]}, {&pair[1], &pair[0]}} {

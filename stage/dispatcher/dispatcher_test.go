@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,10 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // A subscriber gets the same position in the log whether it asks for the state, a position or a
@@ -239,18 +243,85 @@ func TestLabelsOfTheCommit(t *testing.T) {
 
 func TestSubscribeNamesTheBadOption(t *testing.T) {
 	f := newFixture(t, history, discard)
-	for field, o := range map[string]pleg.SubscribeOptions{
-		"Name":      {Name: "bad\xff"}, // not valid in a metric label
-		"printable": {Name: "red\x1b[31m"},
-		"After":     {After: pleg.Position{Seq: 475}}, // the number may be of another pipeline
-		"exclude":   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
-		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
-		"selector":  {Filter: pleg.Filter{Selector: "a in"}},
+	for want, o := range map[string]pleg.SubscribeOptions{
+		`Name must be printable UTF-8, got "bad\xff"`:                                          {Name: "bad\xff"}, // not valid in a metric label
+		`Name must be printable UTF-8, got "red\x1b[31m"`:                                      {Name: "red\x1b[31m"},
+		"After has no epoch, so its number 475 may be of another pipeline: use Event.Position": {After: pleg.Position{Seq: 475}},
+		"After and Since exclude each other":                                                   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
+		"Types":                                                                                {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
+		"selector":                                                                             {Filter: pleg.Filter{Selector: "a in"}},
 	} {
-		if _, err := f.Subscribe(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), field) {
-			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)
+		_, err := f.Subscribe(o)
+		if !errors.Is(err, pleg.ErrInvalidOption) || !strings.HasPrefix(err.Error(), "subscribe: ") || !strings.Contains(err.Error(), want) || strings.Contains(want, " ") && err.Error() != "subscribe: "+want {
+			t.Errorf("Subscribe(%+v) = %v, want an error that says %s", o, err, want)
 		}
 	}
+	for n, name := range []string{"", "own", ""} {
+		if got, want := f.subscribe(t, pleg.SubscribeOptions{Name: name}).Name(), []string{"subscriber-1", "own", "subscriber-2"}[n]; got != want {
+			t.Errorf("the name is %q, want %q", got, want)
+		}
+	}
+	if !regexp.MustCompile("^[0-9a-f]{16}$").MatchString(f.Epoch()) {
+		t.Errorf("the epoch is %q", f.Epoch())
+	}
+}
+
+// An operator sees in metrics and in the log who does not read.
+func TestSubscriberThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged kit.Log
+		registry := prometheus.NewPedanticRegistry()
+		f := newFixture(t, 4, logged.Logger(), registry)
+		f.run(t)
+		want := func(value float64, name string, labels ...string) {
+			t.Helper()
+			kit.RequireMetric(t, registry, value, name, labels...)
+		}
+		slow, quick, same := f.subscribe(t, pleg.SubscribeOptions{Name: "slow"}), f.subscribe(t, pleg.SubscribeOptions{Name: "quick"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
+		f.publish("a", "Started(c)")
+		time.Sleep(10 * time.Second)
+		f.publish("a", "Died(c) Changed(c)") // the last is no event for subscribers
+		got, _ := read(t, quick)
+		if len(got) != 2 || got[0].Epoch != f.Epoch() || got[1].Epoch != f.Epoch() || got[0].Seq != 1 || f.Position() != (pleg.Position{Epoch: got[1].Epoch, Seq: 2}) || got[1].Seq != 2 {
+			t.Errorf("events %+v at %v, want the numbers of this epoch", got, f.Position())
+		}
+		if ev, err := same.Next(t.Context()); err != nil || ev.Seq != 1 {
+			t.Errorf("the first event is %+v, %v", ev, err)
+		}
+		time.Sleep(20*time.Second - time.Millisecond) // read takes one
+		synctest.Wait()
+		logged.RequireLines(t, 0, "msg") // not longer than 30 s
+		if lag := slow.Lag(); lag != (pleg.Lag{Events: 2, Age: 30 * time.Second}) {
+			t.Errorf("the lag is %+v, want 2 events of 30 s", lag)
+		}
+		want(3, "pleg_subscribers")
+		want(2, "pleg_subscriber_lag_events", "slow") // the slower of the two
+		want(30, "pleg_subscriber_lag_seconds", "slow")
+		want(0, "pleg_subscriber_lag_events", "quick")
+		want(0, "pleg_subscriber_lag_seconds", "quick")
+		want(1, "pleg_events_total", string(pleg.ContainerStarted))
+		want(1, "pleg_events_total", string(pleg.ContainerDied))
+		_, _ = read(t, same)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		logged.RequireLines(t, 1, `level=WARN msg="subscriber is not reading" stage=dispatcher subscriber=slow age=1m0s events=2`)
+		logged.RequireLines(t, 1, "msg")
+		for range 5 {
+			f.publish("b", "PodSync")
+		}
+		requireRead(t, slow, "Gap(HistoryTooShort)*7 =a:Died(c) :Synced()")
+		want(1, "pleg_subscriber_gaps_total", "slow")
+		want(7, "pleg_subscriber_missed_events_total", "slow")
+		want(7, "pleg_discarded_events_total")
+		want(0, "pleg_subscriber_gaps_total", "quick")
+		quick.Close()
+		synctest.Wait()
+		want(2, "pleg_subscribers")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		logged.RequireLines(t, 2, "msg")
+		logged.RequireLines(t, 1, " events=5") // the other of this name
+	})
 }
 
 // Subscribers come and leave while others do the same.

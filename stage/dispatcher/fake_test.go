@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -43,14 +44,18 @@ type fixture struct {
 const history = 100
 
 // newFixture returns a dispatcher that does not run yet.
-func newFixture(t *testing.T, history int, logger *slog.Logger) *fixture {
+func newFixture(t *testing.T, history int, logger *slog.Logger, metrics ...prometheus.Registerer) *fixture {
 	t.Helper()
 	f := &fixture{in: make(chan stage.Outcome), marks: make(chan stage.Mark)}
 	var err error
-	f.Dispatcher, err = dispatcher.New(dispatcher.Options{
+	o := dispatcher.Options{
 		History: history, SlowAfter: 30 * time.Second, Logger: logger, Synced: func() { f.synced = f.Position() },
 		Status: func(uid pleg.PodUID) *pleg.PodStatus { return &pleg.PodStatus{UID: uid} },
-	})
+	}
+	for _, registry := range metrics {
+		o.Metrics.Registerer = registry
+	}
+	f.Dispatcher, err = dispatcher.New(o)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

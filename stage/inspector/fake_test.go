@@ -53,6 +53,7 @@ type fixture struct {
 	logged    kit.Log
 	release   chan struct{} // of testHanging
 	answered  atomic.Int64  // inspections that ended by themselves
+	last      atomic.Pointer[answer]
 	cache     *podcache.Cache
 	inspect   chan stage.Change
 	retry     chan stage.Change
@@ -63,6 +64,13 @@ type fixture struct {
 	ended     chan error
 	cancel    func()
 	finish    func()
+}
+
+// answer is an inspection that ended by itself.
+type answer struct {
+	uid  pleg.PodUID
+	took time.Duration
+	at   time.Time
 }
 
 // newFixture starts an inspector whose outcomes need not be received. If rt is nil, its runtime
@@ -89,7 +97,10 @@ func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, siz
 		t.Fatalf("border: %v", err)
 	}
 	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded, f.cache, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}
-	o.Ended = func(pleg.PodUID, time.Duration, time.Time) { f.answered.Add(1) }
+	o.Ended = func(uid pleg.PodUID, took time.Duration, at time.Time) {
+		f.answered.Add(1)
+		f.last.Store(&answer{uid, took, at})
+	}
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {

@@ -2,6 +2,7 @@ package inspector_test
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -322,20 +323,28 @@ func TestHangIsReportedOnce(t *testing.T) {
 // Between the end of a hung inspection and the quarantine of its pod, the pod is always in one of
 // the two: otherwise it would count as failed, and the trouble as over.
 func TestHangIsVisibleUntilTheQuarantine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixtureWithBuffer(t, hanging(nil), inspector.Options{HungAfter: hungAfter}, 0)
-		f.inspect <- one("hung")
-		f.end()
-		synctest.Wait() // the differ applies its messages
-		if overdue := f.inspector.State().Overdue; len(overdue) != 1 {
-			t.Errorf("overdue %+v, want the inspection that hung", overdue)
-		}
-		<-f.settled
-		synctest.Wait()
-		if overdue := f.inspector.State().Overdue; len(overdue) != 0 {
-			t.Errorf("overdue %+v, want none", overdue)
-		}
-	})
+	late := func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+		time.Sleep(2 * hungAfter)
+		return nil, errInspect
+	}
+	for how, runtime := range map[stage.Ending]fakeRuntime{stage.FailedHung: hanging(nil), stage.FailedLate: late} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixtureWithBuffer(t, runtime, inspector.Options{HungAfter: hungAfter}, 0)
+			f.inspect <- one("hung")
+			if s := f.end(); s.How != how {
+				t.Errorf("settled %+v, want %v", s, how)
+			}
+			synctest.Wait() // the differ applies its messages
+			if overdue := f.inspector.State().Overdue; len(overdue) != 1 {
+				t.Errorf("overdue %+v, want the inspection that hung", overdue)
+			}
+			<-f.settled
+			synctest.Wait()
+			if overdue := f.inspector.State().Overdue; len(overdue) != 0 {
+				t.Errorf("overdue %+v, want none", overdue)
+			}
+		})
+	}
 }
 
 func TestRetryMayHaveAShorterTimeout(t *testing.T) {
@@ -348,6 +357,11 @@ func TestRetryMayHaveAShorterTimeout(t *testing.T) {
 			if s := <-f.settled; s.Took != want || s.How != stage.FailedHung {
 				t.Errorf("settled %+v, want the timeout of %v", s, want)
 			}
+			if _, err := f.cache.Get("hung"); !errors.As(err, new(*pleg.InspectionError)) {
+				t.Errorf("the cache has %v, want the failure", err)
+			}
+			f.requireMetric(t, "pleg_inspection_errors_total", 1)
+			kit.RequireSum(t, f.metrics, want.Seconds(), "pleg_inspection_duration_seconds")
 		})
 	}
 }

@@ -52,8 +52,11 @@ func TestCancelledInspection(t *testing.T) {
 			var got stage.Settled
 			if len(f.settled) > 0 {
 				got = <-f.settled
-				says := fmt.Sprintf("cancelled after %v", tc.age.Round(time.Millisecond))
-				if got.UID != "a" || got.Err == nil || !strings.Contains(got.Err.Error(), says) || got.Took != tc.age {
+				says := fmt.Sprintf(": cancelled after %v, on request: context canceled", tc.age.Round(time.Millisecond))
+				if tc.cancel.Gone {
+					says = ": the pod is gone, cancelled after 0s: context canceled"
+				}
+				if got.UID != "a" || got.Err == nil || !strings.HasSuffix(got.Err.Error(), says) || got.Took != tc.age {
 					t.Errorf("settled %+v, want a cancelled inspection of %v", got, tc.age)
 				}
 				got.UID, got.Err, got.Took = "", nil, 0
@@ -80,9 +83,10 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 		f := newFixtureWithBuffer(t, nil, inspector.Options{}, 0)
 		ended, end := context.WithCancel(t.Context())
 		end() // GetNewerThan does not wait
+		gone := plegtest.Pod("a", "c=running")
 		for n, send := range []func(){
 			func() { f.inspect <- change(1, plegtest.Pod("a", "c=running")) },
-			func() { f.gone <- stage.Change{UID: "a", At: at(2)} },
+			func() { f.gone <- stage.Change{UID: "a", Last: gone, At: at(2)} },
 		} {
 			send()
 			synctest.Wait() // the inspector is blocked on its outcome
@@ -92,7 +96,10 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 			select {
 			case s := <-f.settled:
 				t.Errorf("settled %+v before the outcome was received", s)
-			case <-f.outcomes:
+			case o := <-f.outcomes:
+				if o.UID != "a" || (o.Pod != nil) == (n == 1) || (o.Status != nil) == (n == 1) || n == 0 && o.Pod.UID != "a" || (o.Last == gone) != (n == 1) {
+					t.Errorf("outcome %d is %+v", n+1, o)
+				}
 			}
 			<-f.settled
 		}
@@ -138,6 +145,9 @@ func TestMetrics(t *testing.T) {
 		want("pleg_inspection_oldest_seconds", 3)
 		<-f.settled
 		synctest.Wait()
+		if got := f.last.Load(); got == nil || *got != (answer{"a", 4 * time.Second, time.Now()}) {
+			t.Errorf("an inspection ended by itself: %+v, want that of a", got)
+		}
 		want("pleg_inspections_in_flight", 1)
 		want("pleg_inspection_oldest_seconds", 3)
 		<-f.settled
@@ -148,5 +158,36 @@ func TestMetrics(t *testing.T) {
 		want("pleg_inspection_errors_total", 1)
 		want("pleg_inspection_duration_seconds", 3)
 		kit.RequireSum(t, f.metrics, 4+4, "pleg_inspection_duration_seconds")
+	})
+}
+
+// The runtime answers if an inspection succeeds or fails soon, and not if one fails late.
+func TestAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
+		var want time.Time
+		for _, tc := range []struct {
+			takes   time.Duration
+			fails   bool
+			answers bool
+		}{
+			{1, true, true}, {1, false, true}, {hungAfter - 1, true, true}, {hungAfter, true, false}, {3 * hungAfter, false, true},
+		} {
+			f.runtime.SetInspectFault(func(context.Context) error {
+				time.Sleep(tc.takes)
+				if tc.fails {
+					return errInspect
+				}
+				return nil
+			})
+			f.do(change(1, plegtest.Pod("a", "c=running")))
+			if tc.answers {
+				want = time.Now()
+			}
+			if got := f.inspector.State().Answered; !got.Equal(want) {
+				t.Errorf("an inspection of %v, which fails: %v: answered at %v, want %v", tc.takes, tc.fails, got, want)
+			}
+			time.Sleep(time.Second)
+		}
 	})
 }
