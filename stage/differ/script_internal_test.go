@@ -786,6 +786,16 @@ func TestReleaseIsLogged(t *testing.T) {
 	if got, want := fmt.Sprint(do.released), "[[podUID p pod ns/name-p gone false after 1.003s hung 1]]"; got != want {
 		t.Errorf("logged %s, want %s", got, want)
 	}
+	s = play(t, "list a=running; inspect")
+	do = s.m.step(settle{stage.Settled{UID: explorePod, How: stage.FailedLate, Took: 2 * time.Second, Err: errors.New("no answer")}}, s.now)
+	if got, want := fmt.Sprint(do.quarantined), "[[podUID p pod ns/name-p age 2s failedLate true nextTry 1s err no answer]]"; got != want {
+		t.Errorf("logged %s, want %s", got, want)
+	}
+	s.now = s.now.Add(9 * time.Second)
+	do = s.m.step(&listing{stage.Listing{Asked: stage.Asked{Began: s.ticks.Next(), Answered: s.ticks.Next(), At: s.now}}}, s.now)
+	if got, want := fmt.Sprint(do.released), "[[podUID p pod ns/name-p gone true after 11s hung 1]]"; got != want {
+		t.Errorf("logged %s, want %s", got, want)
+	}
 }
 
 // The first of the queue is inspected next, and the last only once nothing was accepted and nothing ended for

@@ -26,7 +26,7 @@ func TestCancelledInspection(t *testing.T) {
 		overtaken bool
 		want      stage.Settled // the error without the common prefix; zero if the inspection continues
 	}{
-		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{How: stage.Superseded}},
+		"its pod is gone":      {stage.Cancel{Gone: true}, 7 * time.Millisecond, false, stage.Settled{How: stage.Superseded}},
 		"on request":           {stage.Cancel{After: old}, old, false, cut},
 		"on request, younger":  {stage.Cancel{After: old}, old - 1, false, stage.Settled{}},
 		"on request, at once":  {stage.Cancel{}, hungAfter - 1, false, stage.Settled{}},
@@ -54,7 +54,7 @@ func TestCancelledInspection(t *testing.T) {
 				got = <-f.settled
 				says := fmt.Sprintf(": cancelled after %v, on request: context canceled", tc.age.Round(time.Millisecond))
 				if tc.cancel.Gone {
-					says = ": the pod is gone, cancelled after 0s: context canceled"
+					says = ": the pod is gone, cancelled after 7ms: context canceled"
 				}
 				if got.UID != "a" || got.Err == nil || !strings.HasSuffix(got.Err.Error(), says) || got.Took != tc.age {
 					t.Errorf("settled %+v, want a cancelled inspection of %v", got, tc.age)
