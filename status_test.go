@@ -378,7 +378,11 @@ func TestFailingPodIsNamed(t *testing.T) {
 		r.Runtime.SetPodFault("fails", plegtest.Fail(errors.New("corrupt metadata")))
 		r.Runtime.Set("fails", "c=exited")
 		kit.Relist(1)
-		began := r.Look().Failed[0].Since
+		first := r.Look().Failed[0]
+		began := first.Since
+		if first.Namespace != "ns" || first.Name != "name-fails" || first.Err == nil || first.Err.Error() != "inspect pod ns/name-fails (fails): corrupt metadata" || !began.Equal(r.Look().Relist.Success) {
+			t.Errorf("failed %+v since the list at %v", first, r.Look().Relist.Success)
+		}
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
 			s := r.Look()
@@ -390,6 +394,78 @@ func TestFailingPodIsNamed(t *testing.T) {
 		kit.Relist(1)
 		if s := r.Look(); len(s.Failed) > 0 || s.Waiting > 0 {
 			t.Errorf("after a success: failed %+v, %d wait", s.Failed, s.Waiting)
+		}
+	})
+}
+
+// The methods for pods, by UID and of all.
+func TestPodsByUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		if pods, at, err := r.Pods(t.Context()); pods != nil || at != (pleg.Position{}) || !errors.Is(err, pleg.ErrNotSynced) || err.Error() != "list pods: "+pleg.ErrNotSynced.Error() {
+			t.Errorf("before the first list: %+v, %v, %v", pods, at, err)
+		}
+		for _, uid := range []pleg.PodUID{"b", "a", "c"} {
+			r.Runtime.Set(uid, string(uid)+"1=running")
+		}
+		statuses, err := r.Subscribe(pleg.SubscribeOptions{Statuses: true})
+		kit.Must(t, err)
+		r.StartBetweenLists(t)
+		for want, uids := range map[string][]pleg.PodUID{"a b c": nil, "a b": {"b", "none", "a", "b"}, "": {"none"}} {
+			pods, at, err := r.Pods(t.Context(), uids...)
+			var got []string
+			for _, pod := range pods {
+				if got = append(got, string(pod.UID)); pod.Status == nil || pod.Status.UID != pod.UID {
+					t.Errorf("pod %s has the status %+v", pod.UID, pod.Status)
+				}
+			}
+			if strings.Join(got, " ") != want || at != (pleg.Position{Epoch: r.Epoch(), Seq: 3}) || err != nil {
+				t.Errorf("pods %v of %v at %v, %v, want %s", got, uids, at, err, want)
+			}
+		}
+		if s, err := r.PodStatus(t.Context(), "none", time.Time{}); s != nil || !errors.Is(err, pleg.ErrUnknownPod) || err.Error() != "status of pod none: "+pleg.ErrUnknownPod.Error() {
+			t.Errorf("the status of an unknown pod is %+v, %v", s, err)
+		}
+		r.Runtime.Remove("a")
+		kit.Relist(1)
+		for _, ev := range kit.Read(t, statuses) {
+			gone := ev.PodUID == "a" // when the event is read
+			if ev.Status == nil || ev.Status.UID != ev.PodUID || (len(ev.Status.Containers) == 0) != gone {
+				t.Errorf("%+v has the status %+v", ev, ev.Status)
+			}
+		}
+	})
+}
+
+// Watch subscribes when its range begins, and closes the subscription when it ends.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		r.Runtime.Set("a", "c=running d=running")
+		r.Start(t)
+		kit.Relist(1)
+		events := r.Watch(t.Context(), pleg.SubscribeOptions{Replay: true})
+		kit.RequireMetric(t, r.Metrics, 0, "pleg_subscribers")
+		for range 2 {
+			for ev, err := range events {
+				synctest.Wait()
+				kit.RequireMetric(t, r.Metrics, 1, "pleg_subscribers")
+				if err != nil || ev.ContainerID != "c" || !ev.Replayed {
+					t.Errorf("%+v, %v, want the start of c", ev, err)
+				}
+				break
+			}
+			synctest.Wait()
+			kit.RequireMetric(t, r.Metrics, 0, "pleg_subscribers")
+		}
+		bad := 0
+		for ev, err := range r.Watch(t.Context(), pleg.SubscribeOptions{After: pleg.Position{Seq: 1}}) {
+			if bad++; !errors.Is(err, pleg.ErrInvalidOption) || ev.Type != "" {
+				t.Errorf("%+v, %v, want the error of the option", ev, err)
+			}
+		}
+		if bad != 1 {
+			t.Errorf("%d errors, want one", bad)
 		}
 	})
 }
