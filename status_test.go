@@ -220,6 +220,9 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		var log kit.Log
 		r := kit.New(t, pipeline.Options{Runtime: rt, RelistPeriod: 9 * time.Second, InspectTimeout: 5 * time.Second, Logger: log.Logger()})
 		runtime.Set("a", "c=running")
+		if s := r.Look(); s.Healthy || s.Degraded != nil {
+			t.Errorf("status %+v, want no fallback beside what is worse", s)
+		}
 		r.Start(t)
 		time.Sleep(8*time.Second + time.Millisecond)
 		s := r.Look()
@@ -242,6 +245,63 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		log.RequireLines(t, 1, "the runtime hangs")
+		runtime.SetListFault(plegtest.Fail(errors.New("broken")))
+		time.Sleep(pipeline.DefaultListTimeout)
+		if s := r.Look(); s.Relist.Failures == 0 || !s.Relist.Started.IsZero() || s.Relist.Call != nil || nodestate.Of(s.Details).Process == nil {
+			t.Errorf("status %+v, want the process of a runtime whose last list failed", s)
+		}
+		runtime.SetListFault(nil)
+		time.Sleep(10 * time.Second)
+		if s := r.Look(); nodestate.Of(s.Details).Process != nil {
+			t.Errorf("status %+v, want no process", s)
+		}
+		runtime.SetPodFault("a", plegtest.Hang)
+		runtime.Set("a", "c=exited")
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			if s := r.Look(); len(s.Overdue) > 0 && s.Relist.Started.IsZero() {
+				if nodestate.Of(s.Details).Process == nil {
+					t.Errorf("status %+v, want the process of a runtime that does not answer an inspection", s)
+				}
+				return
+			}
+		}
+		t.Error("no inspection is overdue")
+	})
+}
+
+// Pods wait, and no inspection ends: the error names the pods.
+func TestStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{RelistThreshold: 20 * time.Second})
+		require := func(want string) {
+			t.Helper()
+			ok, err := r.Healthy()
+			s := r.Look()
+			if text := fmt.Sprint(err); ok != (want == "") || want != "" && text != want || s.Healthy != ok || fmt.Sprint(s.Err) != text {
+				t.Errorf("Healthy = %v, %v, and in the status %v, %v, want %q", ok, err, s.Healthy, s.Err, want)
+			}
+		}
+		for n := range 5 {
+			pod := pleg.PodUID(fmt.Sprint("p", n))
+			r.Runtime.Set(pod, fmt.Sprintf("c%d=running", n))
+			r.Runtime.SetPodFault(pod, plegtest.Hang)
+			if n == 0 {
+				r.Start(t)
+				time.Sleep(time.Minute + 500*time.Millisecond)
+				require("") // a single pod
+			}
+		}
+		time.Sleep(20*time.Second + 500*time.Millisecond) // since the next list
+		require("")
+		time.Sleep(1)
+		synctest.Wait()
+		const threshold = "; threshold is 20s; these pods wait: ns/name-p0, ns/name-p1, ns/name-p2, 2 more"
+		require("no inspection has succeeded for 20s" + threshold)
+		r.Runtime.SetPodFault("p4", plegtest.Fail(errors.New("broken"))) // at once: the runtime answers
+		r.RequestRelist("p4")
+		time.Sleep(15 * time.Second)
+		require("")
 	})
 }
 
@@ -371,7 +431,7 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 // A pod whose inspections fail at once is named for as long as it fails.
 func TestFailingPodIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{})
+		r := kit.New(t, pipeline.Options{InspectTimeout: 5 * time.Second})
 		r.Runtime.Set("well", "c=running")
 		r.Runtime.Set("fails", "c=running")
 		r.StartBetweenLists(t)
@@ -394,6 +454,19 @@ func TestFailingPodIsNamed(t *testing.T) {
 		kit.Relist(1)
 		if s := r.Look(); len(s.Failed) > 0 || s.Waiting > 0 {
 			t.Errorf("after a success: failed %+v, %d wait", s.Failed, s.Waiting)
+		}
+		r.Runtime.SetPodFault("fails", plegtest.Fail(errors.New("corrupt metadata")))
+		r.Runtime.SetPodFault("well", plegtest.Hang)
+		r.Runtime.Set("fails", "c=running")
+		r.Runtime.Set("well", "c=exited")
+		time.Sleep(7 * time.Second)
+		if s := r.Look(); len(s.Failed) != 1 || s.Failed[0].UID != "fails" || len(s.Quarantined) != 1 || s.Quarantined[0].UID != "well" {
+			t.Errorf("failed %+v, quarantined %+v, want one each", s.Failed, s.Quarantined)
+		}
+		r.Runtime.SetPodFault("fails", plegtest.Hang)
+		time.Sleep(3 * time.Second)
+		if s := r.Look(); len(s.Failed) != 0 || !slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.UID == "fails" }) {
+			t.Errorf("failed %+v, overdue %+v, want that the pod hangs now", s.Failed, s.Overdue)
 		}
 	})
 }
