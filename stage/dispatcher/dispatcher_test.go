@@ -17,6 +17,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -273,6 +274,8 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		f := newFixture(t, 4, logged.Logger(), registry)
 		f.run(t)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
 		want := func(value float64, name string, labels ...string) {
 			t.Helper()
 			kit.RequireMetric(t, registry, value, name, labels...)
@@ -464,6 +467,29 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A bookmark has the time of the pods that a subscriber asks for: that of the one that is behind for longest.
+func TestBookmarksOfPodsThatAreBehind(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		f.publishLabelled("a", "Started(c)", map[string]string{"app": "a"})
+		mail := plegtest.Pod("b", "")
+		mail.Labels = map[string]string{"app": "b"}
+		mail.Namespace = "mail"
+		f.mark(stage.Mark{Current: at(5), Behind: []stage.Behind{{Pod: plegtest.Pod("a", ""), Until: at(2)}, {Pod: mail, Until: at(3)}}})
+		for want, filters := range map[int][]pleg.Filter{
+			2: {{}, {PodUIDs: []pleg.PodUID{"a"}}, {Selector: "app=a"}, {PodUIDs: []pleg.PodUID{"b", "a"}}, {Namespaces: []string{"ns"}}},
+			3: {{PodUIDs: []pleg.PodUID{"b"}}, {Selector: "app=b"}, {Namespaces: []string{"mail"}}},
+			5: {{PodUIDs: []pleg.PodUID{"c"}}, {Selector: "app=c"}, {PodUIDs: []pleg.PodUID{"a"}, Selector: "app=b"}},
+		} {
+			for _, filter := range filters {
+				got, err := read(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true, Filter: filter}))
+				if len(got) != 1 || got[0].Type != pleg.Bookmark || !got[0].ObservedAt.Equal(at(want)) {
+					t.Errorf("%+v: got %+v, %v, want a bookmark of %v", filter, got, err, at(want))
+				}
+			}
+		}
+	})
 }
 
 // A subscriber gets the newest mark after every earlier event, and each mark once: also if the mark
