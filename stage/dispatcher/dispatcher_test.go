@@ -517,5 +517,30 @@ func TestBookmarks(t *testing.T) {
 		requireRead(t, without, "a:Started(c) a:Died(c) a:Removed(c) b:Started(c)")
 		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true}), ":Bookmark()")
 		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true, Replay: true}), "=b:Started(c) :Synced() :Bookmark()")
+		late := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
+		synctest.Wait()
+		f.publish("c", "Started(d)")
+		f.mark(stage.Mark{Current: at(5)}) // does not move Synced
+		requireRead(t, late, "=b:Started(c) :Synced() c:Started(d)")
+	})
+}
+
+// A mark for callers only does not say that the first list is published.
+func TestMarkForCallersOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, history, discard)
+		f.start(t)
+		s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Bookmarks: true})
+		relisted := make(chan error, 1)
+		f.mark(stage.Mark{Relisted: []chan<- error{relisted}})
+		if f.synced != (pleg.Position{}) || len(relisted) != 1 {
+			t.Errorf("synced at %v, %d callers continue, want none and one", f.synced, len(relisted))
+		}
+		requireRead(t, s, "")
+		f.mark(stage.Mark{Current: at(1)})
+		if f.synced != (pleg.Position{Epoch: f.Epoch()}) {
+			t.Errorf("synced at %v after the first list", f.synced)
+		}
+		requireRead(t, s, ":Synced() :Bookmark()")
 	})
 }
