@@ -674,8 +674,9 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 		q.pods[0].Hung = 5
 		last := q.pods[pods-1].rec
 		last.phase, last.sent.timeout = inspecting, 160*time.Second
-		if got, most := q.timeout(q.pods[0], now), max(firstDeadline, q.longest/2*3/time.Duration(pods)); got > most || got < firstDeadline {
-			t.Errorf("%d pods: beside a long one the fifth retry has %v, want at most %v", pods, got, most)
+		want := map[int]time.Duration{1: 160 * time.Second, 4: 112500 * time.Millisecond, 40: 11250 * time.Millisecond}[pods]
+		if got := q.timeout(q.pods[0], now); got != want {
+			t.Errorf("%d pods: beside a long one the fifth retry has %v, want %v", pods, got, want)
 		}
 	}
 }
