@@ -31,9 +31,7 @@ func TestOptionsAct(t *testing.T) {
 			}
 		}},
 		"Logger": {func(f *fixture) client.Options { return client.Options{Dial: f.dial, Logger: log.Logger()} }, func(t *testing.T) {
-			if log.Count(`msg="disconnected from the server" err="receive: `) == 0 || log.Count(" retryIn=") == 0 {
-				t.Errorf("logged %s, want why, and when it tries again", &log)
-			}
+			log.RequireLines(t, 1, `level=WARN msg="disconnected from the server" err="receive: the server is shutting down" retryIn=`)
 		}},
 		"Disconnected": {func(f *fixture) client.Options {
 			return client.Options{Dial: f.dial, Logger: notices.Logger(), Disconnected: func(err error, in time.Duration) {
