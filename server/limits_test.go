@@ -78,6 +78,7 @@ func TestTooManyCalls(t *testing.T) {
 		}
 		_, err = healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{})
 		wantStatus(t, "one more call of the health service", err, codes.ResourceExhausted, "too many health calls: this server allows 64 at a time")
+		kit.RequireMetric(t, f.Metrics, 3, "pleg_server_refused_total", "call")
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
 		synctest.Wait()
@@ -106,7 +107,7 @@ func TestTooManyWatchers(t *testing.T) {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
 		}
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 50 {
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "watcher"); n != 50 {
 			t.Errorf("%v refusals in the metrics, want 50", n)
 		}
 		cancel()
