@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -53,6 +56,21 @@ func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A daemon that does not return its version is not asked for more.
+func TestVersionThatIsNotKnown(t *testing.T) {
+	client.AnOlderServerKnowsLess(t, 9)
+	c := clientOf(t, &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+		return nil, status.Error(codes.PermissionDenied, "no")
+	}})
+	var got error
+	for _, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Statuses: true}) {
+		got = err
+	}
+	if got == nil || got.Error() != "watch: version of the server: rpc error: code = PermissionDenied desc = no" {
+		t.Errorf("the watch got %v", got)
 	}
 }
 

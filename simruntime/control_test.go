@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,15 @@ func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []pl
 	return pods, rt
 }
 
+// show returns a line for each pod.
+func show(rt *simruntime.Runtime) string {
+	var lines strings.Builder
+	for _, pod := range rt.Pods() {
+		fmt.Fprintf(&lines, "%s/%s %t: %s\n", pod.Namespace, pod.Name, pod.Sandboxes[0].Ready, words(pod))
+	}
+	return lines.String()
+}
+
 func TestChurnRepeatsForItsSeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts, began := simruntime.ChurnOptions{Actions: 500}, time.Now()
@@ -36,6 +46,7 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 		if !slices.Equal(first, second) || !slices.Equal(idsOf(rt.Pods()), idsOf(again.Pods())) {
 			t.Error("the same seed made another sequence")
 		}
+		kit.Golden(t, "testdata/churn.txt", show(rt))
 		if slices.Equal(first, other) {
 			t.Error("another seed made the same sequence")
 		}

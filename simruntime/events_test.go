@@ -138,6 +138,27 @@ func (s stream) Context() context.Context { return s.ctx }
 
 func (s stream) Send(*cri.ContainerEventResponse) error { s.send(); return nil }
 
+// A client that does not read has a thousand events, and no more.
+func TestUnreadEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, ended := simruntime.New(simruntime.Options{}), make(chan error)
+		go func() {
+			ended <- rt.Service().GetContainerEvents(&cri.GetEventsRequest{}, stream{ctx: t.Context(), send: func() { time.Sleep(time.Hour) }})
+		}()
+		synctest.Wait()
+		rt.AddPod(simruntime.PodSpec{})
+		synctest.Wait() // the first event of two is on its way
+		rt.Populate(simruntime.Population{Pods: 501})
+		if n := rt.Stats().DroppedEvents; n != 3 {
+			t.Errorf("%d events of 1004 are dropped, want 3", n)
+		}
+		rt.BreakEvents()
+		if err := <-ended; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "event stream broken" {
+			t.Errorf("the stream ended with %v", err)
+		}
+	})
+}
+
 // A stream that breaks loses the events on their way.
 func TestBrokenStreamLosesItsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
