@@ -38,7 +38,7 @@ func TestOptionsAct(t *testing.T) {
 				if !errors.Is(err, pleg.ErrNoDaemon) {
 					f.Errorf("disconnected: %v, want %v", err, pleg.ErrNoDaemon)
 				}
-				if notices.Count(" retryIn="+in.String()) == 0 {
+				if notices.Count(" retryIn="+in.String()+"\n") == 0 {
 					f.Errorf("it tries again in %v, and logged %s", in, &notices)
 				}
 				if n := len(retries); n > 0 && time.Since(called) != retries[n-1] {

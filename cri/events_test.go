@@ -243,12 +243,20 @@ func TestEventsFromBefore(t *testing.T) {
 				ContainerId: "s1", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, CreatedAt: at.UnixNano(),
 				PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u1"}},
 			}
-			return (<-w.hints).Name
+			h := <-w.hints
+			if h.Container != "s1" || h.Sandbox != "s1" || h.UID != "u1" || h.State != pleg.StateRunning {
+				t.Errorf("the hint is %+v", h)
+			}
+			return h.Name
 		}
 		if old, now, timeless := nameOf(before), nameOf(time.Now()), nameOf(time.Unix(0, 0)); old != "" || now != "web" || timeless != "web" {
 			t.Errorf("the hints name %q of before, %q of now and %q without a time, want all but the first", old, now, timeless)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(59 * time.Second)
+		if name := nameOf(before); name != "" {
+			t.Errorf("within a minute a hint names %q of before", name)
+		}
+		time.Sleep(time.Second)
 		if name := nameOf(before); name != "web" {
 			t.Errorf("a minute later a hint names %q, want web", name)
 		}

@@ -111,7 +111,7 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	const running, exited = runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
 	large := func(id string, state runtimeapi.ContainerState) *runtimeapi.Container {
 		c := labelled(container(id, "fat", state, 1), "u2")
-		c.Annotations, c.ImageRef = map[string]string{"blob": strings.Repeat("x", 400<<10)}, strings.Repeat("x", 100<<10)
+		c.Annotations, c.ImageRef = map[string]string{"blob": strings.Repeat("x", 481<<10)}, strings.Repeat("x", 20<<10)
 		return c
 	}
 	thin := func(id string) *runtimeapi.Container { return labelled(container(id, "thin", running, 1), "u1") }
@@ -156,7 +156,7 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	rt.Containers = rt.Containers[:3]
 	require("one of those that do not fit is left", "b exited, e running, z running")
 	const says = "a list is too large, so pods are listed in portions: list containers: the list exceeds the 1048576 bytes of Options.MaxRecvBytes, or the runtime's own limit: rpc error: "
-	const largest = "; the largest pods are ns-fat/name-fat 1.0 MiB (annotations 0.8 MiB), ns-thin/name-thin 0.0 MiB (annotations 0.0 MiB)"
+	const largest = "; the largest pods are ns-fat/name-fat 1.0 MiB (annotations 0.9 MiB), ns-thin/name-thin 0.0 MiB (annotations 0.0 MiB)"
 	if err := client.Report().Degraded; err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), largest) {
 		t.Errorf("degraded: %v, want the size of the pod, which fits now", err)
 	}

@@ -56,9 +56,10 @@ func TestBadRequests(t *testing.T) {
 		{"no type", &plegv1.WatchRequest{Types: []plegv1.EventType{started, unspecified}}, codes.InvalidArgument, "types has an unspecified type"},
 		{"unknown type", &plegv1.WatchRequest{Types: []plegv1.EventType{77}}, codes.InvalidArgument, `unknown event type "77"`},
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
+		{"nothing", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{}}, codes.InvalidArgument, "resume_after has no epoch, so its number 0 may be of another pipeline"},
 		{"bare number", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{Seq: 475}}, codes.InvalidArgument, "resume_after has no epoch, so its number 475 may be of another pipeline"},
 		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
-		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
+		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max (100300 vs. 65536)"},
 	}
 	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
 		c := f.client()
@@ -171,8 +172,11 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		time.AfterFunc(time.Second, func() { l.Close() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.Serve(ctx, l); err == nil || !strings.HasPrefix(err.Error(), "serve on ") {
+		if err := s.Serve(ctx, l); err == nil || err.Error() != "serve on bufconn: closed" {
 			t.Errorf("Serve = %v, want the error of the listener", err)
+		}
+		if err := s.ListenAndServe(ctx, ""); err == nil || err.Error() != "listen on : the path of the socket is empty" {
+			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)
 		}
 	})
 }
