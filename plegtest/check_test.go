@@ -354,11 +354,14 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s ended with %d %q, want %d %q", c.ID, c.ExitCode, c.Reason, want.code, want.reason)
 		}
 	}
-	for _, words := range []string{"a=running:1", "/a=exited:1", "a=exited:x", "a=exited:", "a=dead", "a"} {
+	for words, says := range map[string]string{
+		"a=running:1": `no such state: "a=running:1"`, "b=running /a=exited:1": `no such state: "/a=exited:1"`, "a=exited:x:Error": `no exit code: "x:Error"`,
+		"a=exited:": `no exit code: ""`, "a=dead": `no such state: "a=dead"`, "a": `no such state: "a"`,
+	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%q is accepted", words)
+				if got := recover(); got != "plegtest: "+says {
+					t.Errorf("%q: %v, want a panic: %s", words, got, says)
 				}
 			}()
 			plegtest.Pod("web", words)

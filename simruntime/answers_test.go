@@ -70,6 +70,10 @@ func TestAnswers(t *testing.T) {
 		if s := rt.Stats().RPCs["PodSandboxStatus"]; s.Calls != 3 || s.Verbose != 2 || st.GetStatus() == nil {
 			t.Errorf("counted %+v, want 3 calls and 2 that are verbose", s)
 		}
+		_, err = client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: "none"})
+		text.WriteString("unknown container " + err.Error() + "\n")
+		_, err = client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: "none"})
+		text.WriteString("unknown sandbox " + err.Error() + "\n")
 		kit.Golden(t, "testdata/answers.txt", text.String())
 	})
 }

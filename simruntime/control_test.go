@@ -1,6 +1,8 @@
 package simruntime_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,6 +51,19 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 		kit.Golden(t, "testdata/churn.txt", show(rt))
 		if slices.Equal(first, other) {
 			t.Error("another seed made the same sequence")
+		}
+		errStop := errors.New("stop")
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errStop)
+		empty := simruntime.New(simruntime.Options{})
+		for _, rate := range []float64{1, 1e12} { // before the next action, and behind the rate
+			if err := empty.Churn(ctx, simruntime.ChurnOptions{Rate: rate}); !errors.Is(err, errStop) || len(empty.Pods()) > 0 {
+				t.Errorf("a churn that was stopped made %d pods and ended with %v, want its cause", len(empty.Pods()), err)
+			}
+		}
+		kit.Must(t, empty.Churn(t.Context(), simruntime.ChurnOptions{Actions: 300}))
+		if n := len(empty.Pods()); n < 25 || n > 40 {
+			t.Errorf("%d pods are there after a churn that began with none, want about 30", n)
 		}
 	})
 }

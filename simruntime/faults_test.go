@@ -177,8 +177,8 @@ func TestImpossibleFaults(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%+v: no panic", fault)
+				if got, want := recover(), fmt.Sprintf("simruntime: impossible fault: %+v", fault); got != want {
+					t.Errorf("%v, want a panic: %s", got, want)
 				}
 			}()
 			simruntime.New(simruntime.Options{}).Inject(fault)

@@ -95,8 +95,8 @@ func TestStepsOfAPod(t *testing.T) {
 		}
 	}
 	defer func() {
-		if recover() == nil {
-			t.Error("a second pod with the UID was added")
+		if got := recover(); fmt.Sprint(got) != "simruntime: pod u exists" {
+			t.Errorf("a second pod with the UID: %v", got)
 		}
 	}()
 	rt.AddPod(simruntime.PodSpec{UID: "u"})
