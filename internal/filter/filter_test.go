@@ -94,6 +94,35 @@ func TestTypes(t *testing.T) {
 	}
 }
 
+// An event must pass each part of a filter, and one value of a list is enough.
+func TestParts(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	some, err := filter.New(pleg.Filter{Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"u", "v"}, OmitSandboxes: true})
+	kit.Must(t, err)
+	for _, test := range []struct {
+		namespace string
+		uid       pleg.PodUID
+		sandbox   bool
+		pod, want bool // the pod, and its event
+	}{
+		{"shop", "u", false, true, true},
+		{"bank", "v", false, true, true},
+		{"bank", "v", true, true, false},
+		{"shop", "w", false, false, false},
+		{"u", "v", false, false, false},
+		{"", "u", false, false, false},
+	} {
+		ev := &pleg.Event{Type: pleg.ContainerStarted, PodNamespace: test.namespace, PodUID: test.uid, Sandbox: test.sandbox}
+		if !all.WantsEvent(ev) || !all.WantsPod(test.namespace, test.uid) {
+			t.Errorf("a filter of nothing leaves out %+v", test)
+		}
+		if some.WantsEvent(ev) != test.want || some.WantsPod(test.namespace, test.uid) != test.pod {
+			t.Errorf("the event is wanted: %t, and its pod: %t; want %+v", some.WantsEvent(ev), some.WantsPod(test.namespace, test.uid), test)
+		}
+	}
+}
+
 func FuzzSelector(f *testing.F) {
 	for _, s := range []string{"", "app=web", "app!=web,tier in (a, b)", "!app", "app==", "=", "a in ("} {
 		f.Add(s, "app", "web")

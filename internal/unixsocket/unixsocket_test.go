@@ -113,6 +113,28 @@ func TestListenAndCloseInTurn(t *testing.T) {
 	all.Wait()
 }
 
+// The server of a connection is known, also if it does not accept. Only a socket of this machine has one.
+func TestServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := unixsocket.Listen(t.Context(), path)
+	kit.Must(t, err)
+	defer l.Close()
+	conn, err := net.Dial("unix", path)
+	kit.Must(t, err)
+	if pid := unixsocket.Server(conn); pid != os.Getpid() {
+		t.Errorf("the server is %d, want %d", pid, os.Getpid())
+	}
+	conn.Close()
+	other, end := net.Pipe()
+	defer other.Close()
+	defer end.Close()
+	for what, conn := range map[string]net.Conn{"a pipe": other, "a connection that is closed": conn} {
+		if pid := unixsocket.Server(conn); pid != 0 {
+			t.Errorf("the server of %s is %d", what, pid)
+		}
+	}
+}
+
 // nobody is a user without files.
 const nobody = 65534
 
