@@ -236,16 +236,16 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 		go func() { _ = r.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { ofOther++ }) }()
 		synctest.Wait()
 		for range 20 { // a stream with an event and an end may deliver either
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancelCause(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				ended <- r.WatchEvents(ctx, func() {}, func(pleg.Hint) { time.Sleep(time.Second); cancel() })
+				ended <- r.WatchEvents(ctx, func() {}, func(pleg.Hint) { time.Sleep(time.Second); cancel(errFault) })
 			}()
 			synctest.Wait()
 			r.AnnounceHint(pleg.Hint{})
 			r.AnnounceHint(pleg.Hint{})
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("the stream ended with %v, want %v", err, context.Canceled)
+			if err := <-ended; !errors.Is(err, errFault) {
+				t.Errorf("the stream ended with %v, want the cause of its context", err)
 			}
 		}
 		ended := make(chan error, 1)
