@@ -69,6 +69,17 @@ func TestListTooLargeToReceive(t *testing.T) {
 	}
 }
 
+// A list that is empty once it is listed in portions is empty: all has been removed since.
+func TestListTooLargeThatIsEmpty(t *testing.T) {
+	fake := &rawruntime.Runtime{Before: func(_ context.Context, request any) error {
+		if list, ok := request.(*runtimeapi.ListPodSandboxRequest); ok && list.GetFilter() == nil {
+			return status.Error(codes.ResourceExhausted, "too large")
+		}
+		return nil
+	}}
+	wantPods(t, connect(t, fake, cri.Options{}), 0)
+}
+
 // call makes one call of a client about a pod.
 type call func(context.Context, *cri.Client, *pleg.Pod) error
 
