@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -78,7 +79,11 @@ func TestTooManyCalls(t *testing.T) {
 		}
 		_, err = healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{})
 		wantStatus(t, "one more call of the health service", err, codes.ResourceExhausted, "too many health calls: this server allows 64 at a time")
-		kit.RequireMetric(t, f.Metrics, 3, "pleg_server_refused_total", "call")
+		reflection, err := grpc_reflection_v1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(t.Context())
+		kit.Must(t, err)
+		_, err = reflection.Recv()
+		wantStatus(t, "a description of the service", err, codes.ResourceExhausted, says)
+		kit.RequireMetric(t, f.Metrics, 4, "pleg_server_refused_total", "call")
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
 		synctest.Wait()
