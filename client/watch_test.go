@@ -308,5 +308,12 @@ func TestLagOverTheSocket(t *testing.T) {
 		if lag := sub.Lag(); err != nil || lag != (pleg.Lag{Events: 2, Age: 600 * time.Millisecond}) {
 			t.Errorf("%v, the lag is %+v, want 2 events of 0.6 s", err, lag)
 		}
+		for ev := (pleg.Event{}); ev.Type != pleg.Synced; {
+			ev, err = sub.Next(t.Context())
+			kit.Must(t, err)
+		}
+		if lag := sub.Lag(); lag != (pleg.Lag{}) {
+			t.Errorf("the lag is %+v after all", lag)
+		}
 	})
 }

@@ -91,9 +91,13 @@ func TestTooManyConnections(t *testing.T) {
 		streams := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		second := f.connect()
 		f.mustWatch(t.Context(), plegv1.NewPLEGClient(second), &plegv1.WatchRequest{})
+		began := time.Now()
 		for range 10 {
 			_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.Unavailable, "")
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the refusals took %v, want that each comes at once", took)
 		}
 		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
 			t.Errorf("%v connections in the metrics, want 2", n)
