@@ -38,25 +38,37 @@ func podOf(bytes int) *plegv1.ListPodsResponse {
 }
 
 func TestListsOfHostileServersAreBounded(t *testing.T) {
-	client.DivideLimits(t, 32)
 	type stream = hostile.ListStream
-	many := func(n int, answer *plegv1.ListPodsResponse) func(stream) error {
+	all := func(n int, answer *plegv1.ListPodsResponse) func(stream) error {
 		return func(s stream) error {
 			for range n {
 				if err := s.Send(answer); err != nil {
 					return err
 				}
 			}
-			<-s.Context().Done() // the client has given up
 			return nil
 		}
 	}
+	many := func(n int, answer *plegv1.ListPodsResponse) func(stream) error {
+		return func(s stream) error {
+			err := all(n, answer)(s)
+			<-s.Context().Done() // the client has given up
+			return err
+		}
+	}
+	if pods, _, err := clientOf(t, &hostile.Daemon{OnList: all(1, podOf(16<<20-100))}).Pods(t.Context()); err != nil || len(pods) != 1 {
+		t.Errorf("a pod of nearly 16 MiB: %d pods, %v", len(pods), err)
+	}
+	client.DivideLimits(t, 32)
+	const most = "list pods: the server sent more than 3125 pods or 8388608 bytes"
 	for name, tt := range map[string]struct {
 		list func(stream) error
 		says string
 	}{
-		"too many pods":               {many(3126, podOf(0)), "more than 3125 pods"},
-		"too many bytes":              {many(839, podOf(10_000)), "8388608 bytes"},
+		"as many pods as allowed":     {all(3125, podOf(0)), ""},
+		"too many pods":               {many(3126, podOf(0)), most},
+		"as many bytes as allowed":    {all(1024, podOf(8<<10-6)), ""}, // a message has 8 KiB
+		"too many bytes":              {many(1025, podOf(8<<10-6)), most},
 		"a pod of a great length":     {func(s stream) error { return s.Send(podOf(16 << 20)) }, "larger than max"},
 		"an error of a great length":  {func(stream) error { return status.Error(codes.Internal, strings.Repeat("x", 1<<20)) }, "list pods: "},
 		"a trailer of a great length": {func(s stream) error { s.SetTrailer(metadata.Pairs("x", strings.Repeat("x", 1<<20))); return nil }, "list pods: "},
@@ -65,7 +77,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 			ended := make(chan struct{})
 			list := func(s stream) error { defer close(ended); return tt.list(s) }
 			pods, _, err := clientOf(t, &hostile.Daemon{OnList: list}).Pods(t.Context())
-			if err == nil || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 1000 {
+			if (err == nil) != (tt.says == "") || err != nil && (!strings.Contains(err.Error(), tt.says) || len(err.Error()) > 1000) {
 				t.Errorf("%d pods, %v, want an error with %q", len(pods), err, tt.says)
 			}
 			select {
@@ -103,7 +115,7 @@ func TestBadOptions(t *testing.T) {
 		return status.Error(codes.InvalidArgument, "no")
 	}})
 	for says, o := range map[string]pleg.SubscribeOptions{
-		`Types has the unknown event type "Nothing"`:                       {Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}},
+		`Filter.Types has the unknown event type "Nothing"`:                {Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}},
 		"After and Since exclude each other":                               {After: pleg.Position{Epoch: "e"}, Since: time.Now()},
 		"After has no epoch, so its number 475 may be of another pipeline": {After: pleg.Position{Seq: 475}},
 	} {
@@ -113,8 +125,8 @@ func TestBadOptions(t *testing.T) {
 			ofWatch = errors.Join(ofWatch, err)
 		}
 		for of, err := range map[string]error{"subscribe: ": ofSubscription, "watch: ": ofWatch} {
-			if !errors.Is(err, pleg.ErrInvalidOption) || !strings.HasPrefix(err.Error(), of) || !strings.Contains(err.Error(), says) {
-				t.Errorf("%+v: %v, want %s…%q", o, err, of, says)
+			if !errors.Is(err, pleg.ErrInvalidOption) || err.Error() != of+"SubscribeOptions."+says {
+				t.Errorf("%+v: %v, want %sSubscribeOptions.%s", o, err, of, says)
 			}
 		}
 	}
@@ -150,8 +162,16 @@ func TestFinalErrors(t *testing.T) {
 			}
 			sub, err := c.Subscribe(pleg.SubscribeOptions{})
 			kit.Must(t, err)
-			if _, err := sub.Next(t.Context()); status.Code(err) != code || errors.Is(err, pleg.ErrInvalidOption) != (code == codes.InvalidArgument) {
-				t.Errorf("%v: a subscription ended with %v", code, err)
+			for range 2 { // the reason stays
+				n := 0
+				for _, err := range sub.All(t.Context()) {
+					if n++; n > 1 || status.Code(err) != code || errors.Is(err, pleg.ErrInvalidOption) != (code == codes.InvalidArgument) {
+						t.Fatalf("%v: a subscription ended with %v, the error number %d", code, err, n)
+					}
+				}
+				if n != 1 {
+					t.Errorf("%v: a subscription ended with %d errors", code, n)
+				}
 			}
 		})
 	}
@@ -200,7 +220,7 @@ func TestShortConnectionsBackOff(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var watches atomic.Int64
 			began := time.Now()
-			c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
+			d := &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 				watches.Add(1)
 				if test.lasts < 0 {
 					return nil
@@ -209,7 +229,15 @@ func TestShortConnectionsBackOff(t *testing.T) {
 					defer time.Sleep(test.lasts)
 				}
 				return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})
+			}}
+			var waits []time.Duration
+			c, err := client.New("", client.Options{Dial: hostile.Serve(t, d), Disconnected: func(err error, in time.Duration) {
+				if waits = append(waits, in); err.Error() != "receive: the server ended the stream" {
+					t.Errorf("disconnected: %v", err)
+				}
 			}})
+			kit.Must(t, err)
+			defer c.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			for _, err := range c.Watch(ctx, pleg.SubscribeOptions{}) {
@@ -219,6 +247,11 @@ func TestShortConnectionsBackOff(t *testing.T) {
 			}
 			if n := watches.Load(); n < test.least || n > test.most {
 				t.Errorf("%d connections in five minutes, want %+v", n, test)
+			}
+			for n, wait := range waits[:min(9, len(waits))] { // of connections that end at once
+				if longest := min(100*time.Millisecond<<n, 10*time.Second); test.short > 0 && (wait > longest || wait < longest/2) {
+					t.Errorf("wait %d is %v, want half of %v to all of it", n, wait, longest)
+				}
 			}
 		})
 	}

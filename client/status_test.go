@@ -100,8 +100,12 @@ func TestLookup(t *testing.T) {
 			"end of the context": {lookup.Query{Container: "unknown", Wait: time.Hour}, context.DeadlineExceeded},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if _, err := f.client.Lookup(ctx, tc.q); !errors.Is(err, tc.want) {
+			_, err := f.client.Lookup(ctx, tc.q)
+			if !errors.Is(err, tc.want) || errors.Is(err, pleg.ErrUnknownPod) {
 				t.Errorf("%s: %v, want %v", name, err, tc.want)
+			}
+			if _, inProcess := f.pipe.Lookup(ctx, tc.q); tc.q.Wait < time.Hour && err.Error() != inProcess.Error() {
+				t.Errorf("%s: %v, in the process %v", name, err, inProcess)
 			}
 			cancel()
 		}
@@ -121,7 +125,7 @@ func TestLookup(t *testing.T) {
 // A lookup before the first list may succeed later, as in the process of the pipeline.
 func TestLookupBeforeTheFirstList(t *testing.T) {
 	c := clientOf(t, &hostile.Daemon{OnLookup: func(context.Context) (*plegv1.LookupResponse, error) { return nil, wire.NotSynced() }})
-	if _, err := c.Lookup(t.Context(), lookup.Query{Container: "c"}); !errors.Is(err, lookup.ErrNotYet) || !errors.Is(err, pleg.ErrNotSynced) {
+	if _, err := c.Lookup(t.Context(), lookup.Query{Container: "c"}); !errors.Is(err, lookup.ErrNotYet) || !errors.Is(err, pleg.ErrNotSynced) || err.Error() != "look up container c: "+pleg.ErrNotSynced.Error() {
 		t.Errorf("Lookup = %v, want %v and %v", err, lookup.ErrNotYet, pleg.ErrNotSynced)
 	}
 }

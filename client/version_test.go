@@ -3,10 +3,12 @@ package client_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -49,11 +51,26 @@ func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
 				if refused := errors.Is(err, pleg.ErrInvalidOption); refused != (tc.lacks != "") {
 					t.Errorf("Next = %v, lacks %q", err, tc.lacks)
 				}
-				if tc.lacks != "" && !strings.Contains(err.Error(), `v0.0.1") does not know `+tc.lacks) {
-					t.Errorf("Next = %v, want the version and %s", err, tc.lacks)
+				if want := `watch: the daemon (version "v0.0.1") does not know ` + tc.lacks; tc.lacks != "" && err.Error() != want {
+					t.Errorf("Next = %v, want %s", err, want)
 				}
 			})
 		})
+	}
+}
+
+// A daemon that does not return its version is not asked for more.
+func TestVersionThatIsNotKnown(t *testing.T) {
+	client.AnOlderServerKnowsLess(t, 9)
+	c := clientOf(t, &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+		return nil, status.Error(codes.PermissionDenied, "no")
+	}})
+	var got error
+	for _, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Statuses: true}) {
+		got = err
+	}
+	if got == nil || got.Error() != "watch: version of the server: rpc error: code = PermissionDenied desc = no" {
+		t.Errorf("the watch got %v", got)
 	}
 }
 
@@ -114,7 +131,7 @@ func TestLostRequestsAreLoggedOnce(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			time.Sleep(time.Minute)
-			logged.RequireLines(t, outage+1, `msg="request was not sent" podUID=a err="request relist: `)
+			logged.RequireLines(t, outage+1, `level=WARN msg="request was not sent" podUID=a err="request relist: the server is down"`)
 			f.startServer()
 			time.Sleep(time.Minute)
 			c.RequestRelist("a")

@@ -63,9 +63,21 @@ func TestListTooLargeToReceive(t *testing.T) {
 	fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{big}}
 	wantPods(t, connect(t, fake, cri.Options{}), 1)
 	_, err := connect(t, fake, cri.Options{MaxRecvBytes: 1 << 20}).ListPods(t.Context())
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1048576 bytes of Options.MaxRecvBytes") {
+	const says = "list pod sandboxes: the list exceeds the 1048576 bytes of Options.MaxRecvBytes, or the runtime's own limit: "
+	if status.Code(err) != codes.ResourceExhausted || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), "; none is known by its id") {
 		t.Errorf("5 MiB with a limit of 1 MiB: %v, want ResourceExhausted that names the option", err)
 	}
+}
+
+// A list that is empty once it is listed in portions is empty: all has been removed since.
+func TestListTooLargeThatIsEmpty(t *testing.T) {
+	fake := &rawruntime.Runtime{Before: func(_ context.Context, request any) error {
+		if list, ok := request.(*runtimeapi.ListPodSandboxRequest); ok && list.GetFilter() == nil {
+			return status.Error(codes.ResourceExhausted, "too large")
+		}
+		return nil
+	}}
+	wantPods(t, connect(t, fake, cri.Options{}), 0)
 }
 
 // call makes one call of a client about a pod.
@@ -93,7 +105,11 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	second := func(ctx context.Context, client *cri.Client, p *pleg.Pod) error {
 		go func() { _ = list(context.WithoutCancel(ctx), client, p) }()
 		synctest.Wait()
-		return list(ctx, client, p)
+		err := list(ctx, client, p)
+		if err != nil && err.Error() != "wait for the running list: context canceled" {
+			t.Errorf("a list that waits for another ended with %v", err)
+		}
+		return err
 	}
 	const kubelets = 2 * time.Minute
 	others := cri.Options{ListTimeout: 7 * time.Second, StatusTimeout: 11 * time.Second}

@@ -3,6 +3,7 @@ package cri_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -62,7 +63,7 @@ func unready(code codes.Code) *rawruntime.Runtime {
 type brokenEndpoint struct {
 	name    string
 	setUp   func(t *testing.T, path string)
-	words   string
+	reason  string
 	problem cri.Problem
 	code    codes.Code
 }
@@ -74,13 +75,13 @@ func brokenSockets() []brokenEndpoint {
 		{"the socket was removed", func(t *testing.T, path string) {
 			listen(t, path)
 			must(t, os.Remove(path))
-		}, "the socket is gone", cri.SocketGone, codes.Unavailable},
+		}, "the socket is gone: the runtime answers only on connections that are open", cri.SocketGone, codes.Unavailable},
 		{"the socket was removed, named by a link", func(t *testing.T, path string) {
 			must(t, os.Rename(filepath.Dir(path), filepath.Dir(path)+" of it"))
 			must(t, os.Symlink("d of it", filepath.Dir(path)))
 			listen(t, filepath.Join(filepath.Dir(path)+" of it", "cri.sock"))
 			must(t, os.Remove(path))
-		}, "the socket is gone", cri.SocketGone, codes.Unavailable},
+		}, "the socket is gone: the runtime answers only on connections that are open", cri.SocketGone, codes.Unavailable},
 		{"the socket was removed by a process that has ended, and a connection is left", func(t *testing.T, path string) {
 			listener := listen(t, path)
 			conn, err := net.Dial("unix", path)
@@ -101,19 +102,19 @@ func brokenSockets() []brokenEndpoint {
 		}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
 		{"a directory", func(t *testing.T, path string) {
 			must(t, os.Mkdir(path, 0o700))
-		}, "it is a directory", cri.NotSocket, codes.Unavailable},
+		}, "it is a directory, not a socket", cri.NotSocket, codes.Unavailable},
 		{"a file", func(t *testing.T, path string) {
 			must(t, os.WriteFile(path, nil, 0o600))
 		}, "it is a file, not a socket", cri.NotSocket, codes.Unavailable},
 		{"below a file", func(t *testing.T, path string) {
 			must(t, os.Remove(filepath.Dir(path)))
 			must(t, os.WriteFile(filepath.Dir(path), nil, 0o600))
-		}, "not a directory", cri.NoConnection, codes.Unavailable},
+		}, "stat PATH: not a directory", cri.NoConnection, codes.Unavailable},
 		{"nobody listens", func(t *testing.T, path string) {
 			listener := listen(t, path)
 			listener.(*net.UnixListener).SetUnlinkOnClose(false)
 			listener.Close()
-		}, "nobody listens", cri.NotListening, codes.Unavailable},
+		}, "nobody listens on the socket; the runtime is not running", cri.NotListening, codes.Unavailable},
 		{"no permission for the socket", func(t *testing.T, path string) {
 			listen(t, path)
 			must(t, os.Chmod(path, 0))
@@ -123,23 +124,23 @@ func brokenSockets() []brokenEndpoint {
 			listen(t, path)
 			must(t, os.Chmod(filepath.Dir(path), 0))
 			becomeNobody(t)
-		}, "permission denied", cri.NoPermission, codes.Unavailable},
+		}, "permission denied; root is usually needed: try sudo", cri.NoPermission, codes.Unavailable},
 		{"accepts and never answers", func(t *testing.T, path string) {
 			accept(t, listen(t, path), func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
-		}, "accepts connections but never answers", cri.NoAnswer, codes.DeadlineExceeded},
+		}, "it accepts connections but never answers", cri.NoAnswer, codes.DeadlineExceeded},
 		{
 			"listens and never accepts", func(t *testing.T, path string) { listen(t, path) },
-			"accepts connections but never answers", cri.NoAnswer, codes.DeadlineExceeded,
+			"it accepts connections but never answers", cri.NoAnswer, codes.DeadlineExceeded,
 		},
 		{"closes the connection", func(t *testing.T, path string) {
 			accept(t, listen(t, path), func(net.Conn) {})
-		}, "does not speak gRPC", cri.NotGRPC, codes.Unavailable},
+		}, "it accepts connections but does not speak gRPC", cri.NotGRPC, codes.Unavailable},
 		{"a web server", func(t *testing.T, path string) {
 			server, listener := &http.Server{ReadHeaderTimeout: time.Second}, listen(t, path)
 			var wg sync.WaitGroup
 			wg.Go(func() { _ = server.Serve(listener) })
 			t.Cleanup(func() { server.Close(); wg.Wait() })
-		}, "does not speak gRPC", cri.NotGRPC, codes.Unavailable},
+		}, "it accepts connections but does not speak gRPC", cri.NotGRPC, codes.Unavailable},
 	}
 }
 
@@ -148,18 +149,18 @@ func brokenServers() []brokenEndpoint {
 	return []brokenEndpoint{
 		{"gRPC without CRI", func(t *testing.T, path string) {
 			rawruntime.Serve(t, nil, listen(t, path))
-		}, "not CRI v1", cri.NotCRI, codes.Unimplemented},
+		}, "it serves gRPC but not CRI v1 (runtime.v1.RuntimeService): an old runtime, one with CRI disabled, or another service", cri.NotCRI, codes.Unimplemented},
 		{"CRI without Version", func(t *testing.T, path string) {
 			rawruntime.Serve(t, &rawruntime.Runtime{Before: func(context.Context, any) error {
 				return status.Error(codes.Unimplemented, "method Version not implemented")
 			}}, listen(t, path))
-		}, "answers with an error", cri.Failing, codes.Unimplemented},
+		}, "it answers with an error", cri.Failing, codes.Unimplemented},
 		{"a runtime that is starting", func(t *testing.T, path string) {
 			rawruntime.Serve(t, unready(codes.Unavailable), listen(t, path))
-		}, "not ready to serve", cri.Failing, codes.Unavailable},
+		}, "it is not ready to serve", cri.Failing, codes.Unavailable},
 		{"a runtime that is broken", func(t *testing.T, path string) {
 			rawruntime.Serve(t, unready(codes.Internal), listen(t, path))
-		}, "answers with an error", cri.Failing, codes.Internal},
+		}, "it answers with an error", cri.Failing, codes.Internal},
 	}
 }
 
@@ -174,10 +175,7 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 				timeout = 100 * time.Millisecond
 			}
 			_, err := newClient(t, path, cri.Options{ConnectTimeout: timeout}).Check(t.Context())
-			wantConnectError(t, err, path, tt.problem, tt.words)
-			if err != nil && !strings.HasPrefix(err.Error(), "check runtime at "+path+": ") {
-				t.Errorf("error %q does not begin with the path", err)
-			}
+			wantConnectError(t, err, path, tt.problem, strings.ReplaceAll(tt.reason, "PATH", path))
 			if got := status.Code(err); got != tt.code {
 				t.Errorf("code %v of %v, want %v", got, err, tt.code)
 			}
@@ -206,14 +204,17 @@ func TestCheckOfALateFailure(t *testing.T) {
 	_, err := newClient(t, path, cri.Options{
 		ConnectTimeout: 10 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(late)},
 	}).Check(t.Context())
-	wantConnectError(t, err, path, cri.NoAnswer, "accepts connections but never answers")
+	wantConnectError(t, err, path, cri.NoAnswer, "it accepts connections but never answers")
 }
 
-func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Problem, words string) {
+func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Problem, reason string) {
 	t.Helper()
 	got, ok := errors.AsType[*cri.ConnectError](err)
-	if !ok || got.Endpoint != endpoint || got.Problem != problem || !strings.Contains(got.Reason, words) || !strings.Contains(err.Error(), got.Reason) {
-		t.Fatalf("got %v (%+v), want problem %d of %s with %q", err, got, problem, endpoint, words)
+	if !ok || got.Endpoint != endpoint || got.Problem != problem || got.Reason != reason || err.Error() != fmt.Sprintf("check runtime at %s: %s: %v", endpoint, reason, got.Err) {
+		t.Fatalf("got %v (%+v), want problem %d of %s: %s", err, got, problem, endpoint, reason)
+	}
+	if alone := (&cri.ConnectError{Endpoint: endpoint, Reason: reason}); alone.Error() != endpoint+": "+reason {
+		t.Errorf("without a call the error is %v", alone)
 	}
 }
 
@@ -258,7 +259,7 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := newClient(t, path, cri.Options{}).Check(ctx)
-	if status.Code(err) != codes.Canceled || !strings.HasPrefix(err.Error(), "check runtime at "+path+": ") || strings.Contains(err.Error(), ": it ") {
+	if status.Code(err) != codes.Canceled || !strings.HasPrefix(err.Error(), "check runtime at "+path+": rpc error: code = Canceled desc = context canceled") {
 		t.Errorf("got %v, want the endpoint, Canceled and no diagnosis", err)
 	}
 }

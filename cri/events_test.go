@@ -58,11 +58,11 @@ func TestEventsEnd(t *testing.T) {
 		code   codes.Code
 		words  string
 	}{
-		"not implemented":   {[]time.Duration{0}, 0, status.Error(codes.Unimplemented, "unknown"), true, codes.Unimplemented, ""},
-		"broken":            {[]time.Duration{0}, 3, status.Error(codes.Unavailable, "broken"), false, codes.Unavailable, "broken"},
-		"at once":           {[]time.Duration{0}, 0, nil, true, codes.Unknown, "ended the stream"},
-		"after an event":    {[]time.Duration{0}, 1, nil, false, codes.Unknown, "ended the stream"},
-		"after two seconds": {[]time.Duration{2 * time.Second, 0, 0}, 0, nil, false, codes.Unknown, "ended the stream"},
+		"not implemented":   {[]time.Duration{0}, 0, status.Error(codes.Unimplemented, "unknown"), true, codes.Unimplemented, "rpc error: code = Unimplemented desc = unknown"},
+		"broken":            {[]time.Duration{0}, 3, status.Error(codes.Unavailable, "broken"), false, codes.Unavailable, "rpc error: code = Unavailable desc = broken"},
+		"at once":           {[]time.Duration{0}, 0, nil, true, codes.Unknown, "the runtime ended the stream"},
+		"after an event":    {[]time.Duration{0}, 1, nil, false, codes.Unknown, "the runtime ended the stream"},
+		"after two seconds": {[]time.Duration{2 * time.Second, 0, 0}, 0, nil, false, codes.Unknown, "the runtime ended the stream"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			fake := &rawruntime.Runtime{End: tt.err}
@@ -71,8 +71,12 @@ func TestEventsEnd(t *testing.T) {
 				fake.Events = largeEvents(tt.events)
 				time.AfterFunc(lives, func() { close(fake.Events) })
 				err := <-watchEvents(t, client).ended
+				words := tt.words
+				if tt.none {
+					words = pleg.ErrNoEvents.Error() + ": " + words
+				}
 				if err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) ||
-					status.Code(err) != tt.code || !strings.HasPrefix(err.Error(), "watch container events: ") || !strings.Contains(err.Error(), tt.words) {
+					status.Code(err) != tt.code || err.Error() != "watch container events: "+words {
 					t.Errorf("a stream that lived for %v ended with %v, want the code %v, no events: %t", lives, err, tt.code, tt.none)
 				}
 			}
@@ -239,12 +243,20 @@ func TestEventsFromBefore(t *testing.T) {
 				ContainerId: "s1", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, CreatedAt: at.UnixNano(),
 				PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u1"}},
 			}
-			return (<-w.hints).Name
+			h := <-w.hints
+			if h.Container != "s1" || h.Sandbox != "s1" || h.UID != "u1" || h.State != pleg.StateRunning {
+				t.Errorf("the hint is %+v", h)
+			}
+			return h.Name
 		}
 		if old, now, timeless := nameOf(before), nameOf(time.Now()), nameOf(time.Unix(0, 0)); old != "" || now != "web" || timeless != "web" {
 			t.Errorf("the hints name %q of before, %q of now and %q without a time, want all but the first", old, now, timeless)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(59 * time.Second)
+		if name := nameOf(before); name != "" {
+			t.Errorf("within a minute a hint names %q of before", name)
+		}
+		time.Sleep(time.Second)
 		if name := nameOf(before); name != "web" {
 			t.Errorf("a minute later a hint names %q, want web", name)
 		}

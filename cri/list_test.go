@@ -199,5 +199,6 @@ func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 		}
 		synctest.Wait()               // for the log
 		log.RequireLines(t, 1001, "") // for 1500 malformed items: 1000, and one about the limit
+		log.RequireLines(t, 1, `level=WARN msg="malformed item limit reached; counting without logging"`+"\n")
 	})
 }

@@ -26,11 +26,11 @@ func TestNewRejects(t *testing.T) {
 		opts           cri.Options
 		words          string
 	}{
-		{"nothing", "", cri.Options{}, `endpoint "" is not a unix socket: want unix:///path/to/socket or /path/to/socket`},
-		{"a relative unix url", "unix://run/cri.sock", cri.Options{}, "is not a unix socket"},
-		{"a unix url without slashes", "unix:/run/cri.sock", cri.Options{}, "is not a unix socket"},
-		{"a Windows pipe", "npipe:////./pipe/containerd", cri.Options{}, "is not a unix socket"},
-		{"a path too long for the kernel", "/" + strings.Repeat("x", 107), cri.Options{}, "at most 107 bytes, this has 108"},
+		{"nothing", "", cri.Options{}, `cri: endpoint "" is not a unix socket: want unix:///path/to/socket or /path/to/socket`},
+		{"a relative unix url", "unix://run/cri.sock", cri.Options{}, `cri: endpoint "unix://run/cri.sock" is not a unix socket: want unix:///path/to/socket or /path/to/socket`},
+		{"a unix url without slashes", "unix:/run/cri.sock", cri.Options{}, `cri: endpoint "unix:/run/cri.sock" is not a unix socket: want unix:///path/to/socket or /path/to/socket`},
+		{"a Windows pipe", "npipe:////./pipe/containerd", cri.Options{}, `cri: endpoint "npipe:////./pipe/containerd" is not a unix socket: want unix:///path/to/socket or /path/to/socket`},
+		{"a path too long for the kernel", "/" + strings.Repeat("x", 107), cri.Options{}, fmt.Sprintf("cri: endpoint %q: the path of a unix socket has at most 107 bytes, this has 108", "/"+strings.Repeat("x", 107))},
 		{"ListTimeout", "/s", cri.Options{ListTimeout: -time.Second}, "cri: Options.ListTimeout must be positive, got -1s"},
 		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "cri: Options.StatusTimeout must be positive, got -1ns"},
 		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "cri: Options.ConnectTimeout must be positive, got -1ns"},
@@ -41,8 +41,8 @@ func TestNewRejects(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			tt.opts.Registerer = registry
 			client, err := cri.New(tt.endpoint, tt.opts)
-			if client != nil || err == nil || !strings.Contains(err.Error(), tt.words) {
-				t.Errorf("got %v, %v; want an error with %q", client, err, tt.words)
+			if client != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) {
+				t.Errorf("got %v, %v; want the error %s", client, err, tt.words)
 			}
 			if option := strings.Contains(tt.words, "Options."); errors.Is(err, pleg.ErrInvalidOption) != option {
 				t.Errorf("%v: is it ErrInvalidOption? want %t", err, option)
@@ -78,8 +78,9 @@ func TestMetrics(t *testing.T) {
 		<-watchEvents(t, client).opened // it asks for the version too
 		families, err := registry.Gather()
 		must(t, err)
-		var got []string
+		var got, helps []string
 		for _, family := range families {
+			helps = append(helps, family.GetName()+" "+family.GetHelp())
 			if n := len(family.GetMetric()); n != 5 && strings.Contains(family.GetName(), "operations") {
 				t.Errorf("%s has %d series, want one for each operation, also without an error", family.GetName(), n)
 			}
@@ -101,6 +102,14 @@ func TestMetrics(t *testing.T) {
 			"kubelet_runtime_operations_total list_podsandbox 1",
 			"kubelet_runtime_operations_total podsandbox_status 1",
 			"kubelet_runtime_operations_total version 2",
+		}
+		if wantHelps := []string{
+			"kubelet_runtime_operations_duration_seconds Duration in seconds of runtime operations. Broken down by operation type.",
+			"kubelet_runtime_operations_errors_total Cumulative number of runtime operation errors by operation type.",
+			"kubelet_runtime_operations_total Cumulative number of runtime operations by operation type.",
+			"pleg_malformed_items_total Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8. The log has the reason.",
+		}; !slices.Equal(helps, wantHelps) {
+			t.Errorf("the metrics are %q, want %q", helps, wantHelps)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)

@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -55,6 +56,15 @@ func TestRuntimeThatWaitsInTheKernel(t *testing.T) {
 	waits("after it", false)
 	m.failed.Store(true)
 	waits("after a call that failed", true)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, "a process that is stopped, although a thread of it waits", func(context.Context) error {
+		if p := nodestate.Of(c.Report().Details).Process; p.State != "T" || !process.Waits(proc, pid) {
+			return fmt.Errorf("the process is %+v", p)
+		}
+		return nil
+	})
 	c.observed.last.Store(&connection{pid: os.Getpid()})
 	if p := nodestate.Of(c.Report().Details).Process; p != nil {
 		t.Errorf("a runtime in this process is reported as %+v", p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -117,7 +118,8 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 			if tc.told != nil {
 				tc.told(fake.SandboxStatuses["s1"].Status)
 			}
-			client := connect(t, fake, cri.Options{})
+			var log kit.Log
+			client := connect(t, fake, cri.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 			for n := range 62 {
 				began := time.Now()
 				wantList(t, client, "u1 space/labelled map[] "+containers)
@@ -129,6 +131,7 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 			if n := asked.Load(); n != tc.asked {
 				t.Errorf("asked %d times, want %d", n, tc.asked)
 			}
+			log.RequireLines(t, int(tc.asked), `level=DEBUG msg="sandbox of a container not known" podSandboxID=s1 err=`)
 			st := fake.SandboxStatuses["s1"].Status // at last, the runtime returns it
 			fake.Before, st.Id, st.Metadata = nil, "s1", &runtimeapi.PodSandboxMetadata{Name: "labelled", Namespace: "space", Uid: "u1"}
 			time.Sleep(time.Minute)

@@ -69,7 +69,7 @@ func TestOptionsAct(t *testing.T) {
 		"Logger": {cri.Options{Logger: log.Logger()}, nil, func(t *testing.T, c *cri.Client) {
 			must(t, list(t.Context(), c))
 			synctest.Wait()
-			log.RequireLines(t, 1, `msg="malformed item in list" containerID=s1 podSandboxID="" name=name-s1 reason=shared_pod_uid`)
+			log.RequireLines(t, 1, `level=WARN msg="malformed item in list" containerID=s1 podSandboxID="" name=name-s1 reason=shared_pod_uid`)
 		}},
 		"Registerer": {cri.Options{Registerer: registry}, nil, func(t *testing.T, c *cri.Client) {
 			must(t, list(t.Context(), c))

@@ -142,7 +142,8 @@ func TestEventStream(t *testing.T) {
 // Each call is counted. The counts of a moment stay as they were.
 func TestCounts(t *testing.T) {
 	r := plegtest.New()
-	before := r.Counts()
+	before, during := r.Counts(), 0
+	r.SetInspectFault(func(context.Context) error { during = r.Counts().InFlight; return nil })
 	_, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil)
 	kit.Must(t, err)
 	for range 2 {
@@ -161,6 +162,69 @@ func TestCounts(t *testing.T) {
 			t.Errorf("counted %+v, want %+v", got, *want)
 		}
 	}
+	if during != 1 {
+		t.Errorf("%d inspections are in flight during one", during)
+	}
+	r.SetInspectFault(plegtest.Fail(errFault))
+	r.SetPodFault("a", plegtest.Fail(errors.New("another")))
+	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); !errors.Is(err, errFault) {
+		t.Errorf("the inspection failed with %v, want the fault of all inspections first", err)
+	}
+}
+
+// Each word is a container or a sandbox, in the pod and in its status.
+func TestPodAndStatus(t *testing.T) {
+	pod := plegtest.Pod("web/a", "c=created d=exited:0 /s=running /t=exited u=unknown")
+	named := func(id, name string, state pleg.State) *pleg.Container {
+		return &pleg.Container{ID: pleg.ContainerID(id), Name: name, State: state}
+	}
+	want := &pleg.Pod{
+		UID: "web/a", Name: "name-web/a", Namespace: "web", Labels: map[string]string{"pod": "a"}, Native: pod.Native,
+		Containers: []*pleg.Container{named("c", "of-c", pleg.StateCreated), named("d", "of-d", pleg.StateExited), named("u", "of-u", pleg.StateUnknown)},
+		Sandboxes:  []*pleg.Container{named("s", "name-web/a", pleg.StateRunning), named("t", "name-web/a", pleg.StateExited)},
+	}
+	for _, c := range want.Containers {
+		c.SandboxID = "s"
+	}
+	if !reflect.DeepEqual(pod, want) {
+		t.Errorf("the pod is %+v, want %+v", pod, want)
+	}
+	pod.Containers[1].CreatedAt, pod.Sandboxes[1].CreatedAt = time.Unix(5, 0), time.Unix(7, 0)
+	if got, want := plegtest.Status(pod, "10.0.0.7", "fd00::7"), (&pleg.PodStatus{
+		UID: "web/a", Name: "name-web/a", Namespace: "web", IPs: []string{"10.0.0.7", "fd00::7"},
+		Containers: []*pleg.ContainerStatus{
+			{ID: "c", Name: "of-c", State: pleg.StateCreated},
+			{ID: "d", Name: "of-d", State: pleg.StateExited, CreatedAt: time.Unix(5, 0), Reason: "Completed"},
+			{ID: "u", Name: "of-u", State: pleg.StateUnknown},
+		},
+		Sandboxes: []*pleg.SandboxStatus{
+			{ID: "s", Ready: true, IPs: []string{"10.0.0.7", "fd00::7"}, Labels: pod.Labels},
+			{ID: "t", CreatedAt: time.Unix(7, 0), IPs: []string{"10.0.0.7", "fd00::7"}, Labels: pod.Labels},
+		},
+	}); !reflect.DeepEqual(got, want) {
+		t.Errorf("the status is %+v, want %+v", got, want)
+	}
+	r := plegtest.New()
+	for words, want := range map[string][]string{"c=running /s=running": {"10.0.0.1"}, "c=running /s=created /t=exited": nil} {
+		if s, err := r.PodStatus(t.Context(), plegtest.Pod("a", words), nil); err != nil || !reflect.DeepEqual(s.IPs, want) {
+			t.Errorf("%s: the status is %+v, %v, want the addresses %q", words, s, err, want)
+		}
+	}
+	for _, uid := range []pleg.PodUID{"a", "b", "c"} {
+		r.Set(uid, "c=running")
+	}
+	r.Remove("b")
+	r.Remove("other")
+	if pods, err := r.ListPods(t.Context()); err != nil || len(pods) != 2 || pods[0].UID != "a" || pods[1].UID != "c" {
+		t.Errorf("the list is %v, %v, want the pods a and c", pods, err)
+	}
+	got := plegtest.Words(
+		pleg.Event{Type: pleg.ContainerDied, ContainerID: "c"}, pleg.Event{Type: pleg.ContainerStarted, ContainerID: "s", Sandbox: true},
+		pleg.Event{Type: pleg.PodSync, ContainerID: "x"}, pleg.Event{Type: pleg.NetworkFailed, ContainerID: "s", Sandbox: true}, pleg.Event{Type: pleg.Gap},
+	)
+	if want := "Died(c) Started(/s) PodSync NetworkFailed(/s) Gap()"; got != want {
+		t.Errorf("the events are %s, want %s", got, want)
+	}
 }
 
 // A stream that ends while it has an event gets no other one, and nobody waits for it. Other streams
@@ -172,16 +236,16 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 		go func() { _ = r.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { ofOther++ }) }()
 		synctest.Wait()
 		for range 20 { // a stream with an event and an end may deliver either
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancelCause(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				ended <- r.WatchEvents(ctx, func() {}, func(pleg.Hint) { time.Sleep(time.Second); cancel() })
+				ended <- r.WatchEvents(ctx, func() {}, func(pleg.Hint) { time.Sleep(time.Second); cancel(errFault) })
 			}()
 			synctest.Wait()
 			r.AnnounceHint(pleg.Hint{})
 			r.AnnounceHint(pleg.Hint{})
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("the stream ended with %v, want %v", err, context.Canceled)
+			if err := <-ended; !errors.Is(err, errFault) {
+				t.Errorf("the stream ended with %v, want the cause of its context", err)
 			}
 		}
 		ended := make(chan error, 1)

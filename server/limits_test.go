@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -78,6 +79,11 @@ func TestTooManyCalls(t *testing.T) {
 		}
 		_, err = healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{})
 		wantStatus(t, "one more call of the health service", err, codes.ResourceExhausted, "too many health calls: this server allows 64 at a time")
+		reflection, err := grpc_reflection_v1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(t.Context())
+		kit.Must(t, err)
+		_, err = reflection.Recv()
+		wantStatus(t, "a description of the service", err, codes.ResourceExhausted, says)
+		kit.RequireMetric(t, f.Metrics, 4, "pleg_server_refused_total", "call")
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
 		synctest.Wait()
@@ -106,7 +112,7 @@ func TestTooManyWatchers(t *testing.T) {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
 		}
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 50 {
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "watcher"); n != 50 {
 			t.Errorf("%v refusals in the metrics, want 50", n)
 		}
 		cancel()

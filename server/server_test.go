@@ -35,6 +35,14 @@ func wantStatus(t *testing.T, what string, err error, code codes.Code, says stri
 	}
 }
 
+// wantText is wantStatus for an error with this text alone.
+func wantText(t *testing.T, what string, err error, code codes.Code, text string) {
+	t.Helper()
+	if status.Code(err) != code || status.Convert(err).Message() != text {
+		t.Errorf("%s: got %v, want %v: %s", what, err, code, text)
+	}
+}
+
 // The error of a bad request names the bad field.
 func TestBadRequests(t *testing.T) {
 	const unspecified, started, synced = plegv1.EventType_EVENT_TYPE_UNSPECIFIED, plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, plegv1.EventType_EVENT_TYPE_SYNCED
@@ -45,12 +53,13 @@ func TestBadRequests(t *testing.T) {
 		says    string
 	}{
 		{"selector", &plegv1.WatchRequest{LabelSelector: "a in"}, codes.InvalidArgument, `"a in" is not a label selector`},
-		{"no type", &plegv1.WatchRequest{Types: []plegv1.EventType{started, unspecified}}, codes.InvalidArgument, "unspecified type"},
+		{"no type", &plegv1.WatchRequest{Types: []plegv1.EventType{started, unspecified}}, codes.InvalidArgument, "types has an unspecified type"},
 		{"unknown type", &plegv1.WatchRequest{Types: []plegv1.EventType{77}}, codes.InvalidArgument, `unknown event type "77"`},
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
+		{"nothing", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{}}, codes.InvalidArgument, "resume_after has no epoch, so its number 0 may be of another pipeline"},
 		{"bare number", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{Seq: 475}}, codes.InvalidArgument, "resume_after has no epoch, so its number 475 may be of another pipeline"},
-		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes"},
-		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
+		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
+		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max (100300 vs. 65536)"},
 	}
 	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
 		c := f.client()
@@ -60,9 +69,13 @@ func TestBadRequests(t *testing.T) {
 			wantStatus(t, tt.name, err, tt.code, tt.says)
 		}
 		_, err := c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: &timestamppb.Timestamp{Nanos: -1}})
-		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
+		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than: proto:")
+		_, err = c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{})
+		wantText(t, "no pod", err, codes.InvalidArgument, "pod_uid is required")
+		_, err = c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a"})
+		wantText(t, "unknown pod", err, codes.NotFound, pleg.ErrUnknownPod.Error())
 		_, err = c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{})
-		wantStatus(t, "no pod", err, codes.InvalidArgument, "pod_uid is required")
+		wantText(t, "no pod", err, codes.InvalidArgument, "pod_uid is required")
 		err = f.connect().Invoke(t.Context(), "/pleg.v1.PLEG/Nothing", &plegv1.GetStatusRequest{}, &plegv1.GetStatusResponse{})
 		wantStatus(t, "unknown method", err, codes.Unimplemented, "unknown method Nothing")
 		_, err = c.GetStatus(metadata.AppendToOutgoingContext(t.Context(), "note", strings.Repeat("n", 32<<10)), &plegv1.GetStatusRequest{})
@@ -78,9 +91,13 @@ func TestTooManyConnections(t *testing.T) {
 		streams := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		second := f.connect()
 		f.mustWatch(t.Context(), plegv1.NewPLEGClient(second), &plegv1.WatchRequest{})
+		began := time.Now()
 		for range 10 {
 			_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.Unavailable, "")
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the refusals took %v, want that each comes at once", took)
 		}
 		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
 			t.Errorf("%v connections in the metrics, want 2", n)
@@ -113,10 +130,12 @@ func TestHealth(t *testing.T) {
 		kit.Relist(2)
 		check("after a list", serving)
 		f.Runtime.SetListFault(plegtest.Fail(errors.New("the runtime is down")))
-		kit.Relist(90)
+		kit.Relist(58)
+		check("before the threshold", serving)
+		kit.Relist(4)
 		check("after the threshold", notServing)
 		f.Runtime.SetListFault(nil)
-		kit.Relist(90)
+		kit.Relist(2)
 		check("after another list", serving)
 
 		stream, err := c.Watch(ctx, &healthv1.HealthCheckRequest{})
@@ -128,7 +147,7 @@ func TestHealth(t *testing.T) {
 		for err == nil {
 			_, err = stream.Recv()
 		}
-		wantStatus(t, "the end", err, codes.Unavailable, "shutting down")
+		wantText(t, "the end", err, codes.Unavailable, "the server is shutting down")
 	})
 }
 
@@ -157,8 +176,11 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		time.AfterFunc(time.Second, func() { l.Close() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.Serve(ctx, l); err == nil || !strings.HasPrefix(err.Error(), "serve on ") {
+		if err := s.Serve(ctx, l); err == nil || err.Error() != "serve on bufconn: closed" {
 			t.Errorf("Serve = %v, want the error of the listener", err)
+		}
+		if err := s.ListenAndServe(ctx, ""); err == nil || err.Error() != "listen on : the path of the socket is empty" {
+			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)
 		}
 	})
 }
@@ -250,9 +272,9 @@ func TestShutdown(t *testing.T) {
 		}
 		for _, stream := range []grpc.ServerStreamingClient[plegv1.WatchResponse]{reading, asleep} {
 			_, err := stream.Recv()
-			wantStatus(t, "the stream", err, codes.Unavailable, "shutting down")
+			wantText(t, "the stream", err, codes.Unavailable, "the server is shutting down")
 		}
-		wantStatus(t, "the call", <-waited, codes.Unavailable, "shutting down")
+		wantText(t, "the call", <-waited, codes.Unavailable, "the server is shutting down")
 	})
 }
 
@@ -291,8 +313,8 @@ func TestNewRejectsBadOptions(t *testing.T) {
 			t.Errorf("New(%+v) = %v, want an error about the option %s", o, err, name)
 		}
 	}
-	if _, err := server.New(nil, server.Options{}); err == nil {
-		t.Error("New without a pipeline: no error")
+	if _, err := server.New(nil, server.Options{}); err == nil || err.Error() != "new server: a pipeline is required" {
+		t.Errorf("New without a pipeline: %v", err)
 	}
 }
 
@@ -301,6 +323,7 @@ func TestCloseWithoutServe(t *testing.T) {
 	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	kit.Must(t, err)
 	defer p.Close()
+	const taken = "new server: register metric pleg_server_refused_total: "
 	var before *server.Server
 	for range 2 { // the second can use the registerer
 		s, err := server.New(p, server.Options{Registerer: registry})
@@ -310,6 +333,9 @@ func TestCloseWithoutServe(t *testing.T) {
 		}
 		if families, err := registry.Gather(); err != nil || len(families) == 0 {
 			t.Errorf("%d metrics, %v, want those of the server that is not closed", len(families), err)
+		}
+		if _, err := server.New(p, server.Options{Registerer: registry}); err == nil || !strings.HasPrefix(err.Error(), taken) {
+			t.Errorf("a second server with the registerer: %v, want %s…", err, taken)
 		}
 		s.Close()
 		s.Close()

@@ -3,10 +3,12 @@ package server_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -89,9 +91,9 @@ func TestOptionsAct(t *testing.T) {
 			kit.RequireMetric(t, f.Metrics, 0, "pleg_server_connections")
 		}},
 		"Logger": {server.Options{Logger: log.Logger()}, func(t *testing.T, f *fixture) {
-			log.RequireLines(t, 1, `msg="server started" part=server address=bufconn`)
+			log.RequireLines(t, 1, `level=INFO msg="server started" part=server address=bufconn`)
 			kit.Must(t, f.stopServer())
-			log.RequireLines(t, 1, `msg="server stopped" part=server address=bufconn`)
+			log.RequireLines(t, 1, `level=INFO msg="server stopped" part=server address=bufconn`)
 		}},
 		"Version": {server.Options{Version: "v7"}, func(t *testing.T, f *fixture) {
 			s, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{})
@@ -101,7 +103,19 @@ func TestOptionsAct(t *testing.T) {
 		}},
 		"Registerer": {server.Options{}, func(t *testing.T, f *fixture) { // the fixture uses one
 			f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
-			kit.RequireMetric(t, f.Metrics, 1, "pleg_server_connections")
+			err := testutil.GatherAndCompare(f.Metrics, strings.NewReader(`# HELP pleg_server_connections Current connections to the gRPC service.
+# TYPE pleg_server_connections gauge
+pleg_server_connections 1
+# HELP pleg_server_refused_total Connections, watchers and other calls refused because there were too many.
+# TYPE pleg_server_refused_total counter
+pleg_server_refused_total{what="call"} 0
+pleg_server_refused_total{what="connection"} 0
+pleg_server_refused_total{what="watcher"} 0
+# HELP pleg_server_watchers Current Watch calls.
+# TYPE pleg_server_watchers gauge
+pleg_server_watchers 1
+`), "pleg_server_connections", "pleg_server_refused_total", "pleg_server_watchers")
+			kit.Must(t, err)
 		}},
 	}
 	kit.RequireRows(t, server.Options{}, rows)

@@ -70,6 +70,16 @@ func TestAnswers(t *testing.T) {
 		if s := rt.Stats().RPCs["PodSandboxStatus"]; s.Calls != 3 || s.Verbose != 2 || st.GetStatus() == nil {
 			t.Errorf("counted %+v, want 3 calls and 2 that are verbose", s)
 		}
+		if n := rt.Stats().Calls(); n != 10 {
+			t.Errorf("counted %d calls, want 10", n)
+		}
+		dial, _ := kit.Serve(t, rt.Serve)
+		files, err := cri.NewImageServiceClient(kit.Connect(t, dial)).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+		show("file systems", files, err)
+		_, err = client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: "none"})
+		text.WriteString("unknown container " + err.Error() + "\n")
+		_, err = client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: "none"})
+		text.WriteString("unknown sandbox " + err.Error() + "\n")
 		kit.Golden(t, "testdata/answers.txt", text.String())
 	})
 }

@@ -1,9 +1,12 @@
 package simruntime_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +27,15 @@ func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []pl
 	return pods, rt
 }
 
+// show returns a line for each pod.
+func show(rt *simruntime.Runtime) string {
+	var lines strings.Builder
+	for _, pod := range rt.Pods() {
+		fmt.Fprintf(&lines, "%s/%s %t: %s\n", pod.Namespace, pod.Name, pod.Sandboxes[0].Ready, words(pod))
+	}
+	return lines.String()
+}
+
 func TestChurnRepeatsForItsSeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts, began := simruntime.ChurnOptions{Actions: 500}, time.Now()
@@ -36,8 +48,22 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 		if !slices.Equal(first, second) || !slices.Equal(idsOf(rt.Pods()), idsOf(again.Pods())) {
 			t.Error("the same seed made another sequence")
 		}
+		kit.Golden(t, "testdata/churn.txt", show(rt))
 		if slices.Equal(first, other) {
 			t.Error("another seed made the same sequence")
+		}
+		errStop := errors.New("stop")
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errStop)
+		empty := simruntime.New(simruntime.Options{})
+		for _, rate := range []float64{1, 1e12} { // before the next action, and behind the rate
+			if err := empty.Churn(ctx, simruntime.ChurnOptions{Rate: rate}); !errors.Is(err, errStop) || len(empty.Pods()) > 0 {
+				t.Errorf("a churn that was stopped made %d pods and ended with %v, want its cause", len(empty.Pods()), err)
+			}
+		}
+		kit.Must(t, empty.Churn(t.Context(), simruntime.ChurnOptions{Actions: 300}))
+		if n := len(empty.Pods()); n < 25 || n > 40 {
+			t.Errorf("%d pods are there after a churn that began with none, want about 30", n)
 		}
 	})
 }

@@ -63,8 +63,8 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 		}
 		leave()
 		synctest.Wait()
-		if got := rt.BreakEvents(); got != 1 {
-			t.Errorf("%d clients after one left", got)
+		if first, second := rt.BreakEvents(), rt.BreakEvents(); first != 1 || second != 0 {
+			t.Errorf("%d clients after one left, and then %d", first, second)
 		}
 		leaving, leave = context.WithCancel(t.Context())
 		_, err := client.GetContainerEvents(leaving, &cri.GetEventsRequest{})
@@ -137,6 +137,27 @@ type stream struct {
 func (s stream) Context() context.Context { return s.ctx }
 
 func (s stream) Send(*cri.ContainerEventResponse) error { s.send(); return nil }
+
+// A client that does not read has a thousand events, and no more.
+func TestUnreadEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, ended := simruntime.New(simruntime.Options{}), make(chan error)
+		go func() {
+			ended <- rt.Service().GetContainerEvents(&cri.GetEventsRequest{}, stream{ctx: t.Context(), send: func() { time.Sleep(time.Hour) }})
+		}()
+		synctest.Wait()
+		rt.AddPod(simruntime.PodSpec{})
+		synctest.Wait() // the first event of two is on its way
+		rt.Populate(simruntime.Population{Pods: 501})
+		if n := rt.Stats().DroppedEvents; n != 3 {
+			t.Errorf("%d events of 1004 are dropped, want 3", n)
+		}
+		rt.BreakEvents()
+		if err := <-ended; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "event stream broken" {
+			t.Errorf("the stream ended with %v", err)
+		}
+	})
+}
 
 // A stream that breaks loses the events on their way.
 func TestBrokenStreamLosesItsEvents(t *testing.T) {

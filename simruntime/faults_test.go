@@ -29,11 +29,39 @@ func statusOf(ctx context.Context, client cri.RuntimeServiceClient, id pleg.Cont
 func TestFaultHitsSomeCalls(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
+		rt.Inject(simruntime.Fault{PodUID: p.UID, Code: codes.Internal, After: 1, Times: 1})
+		rt.Inject(simruntime.Fault{PodUID: p.UID, Code: codes.Internal, Message: "shim is hung", After: 2, Times: 1})
+		for n, says := range []string{"", "injected fault", "shim is hung", ""} {
+			_, err := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: string(p.Containers[0].ID)})
+			if status.Convert(err).Message() != says || (err != nil) != (says != "") {
+				t.Errorf("call %d ended with %v, want %q", n, err, says)
+			}
+		}
 		rt.Inject(simruntime.Fault{PodUID: p.UID, Code: codes.Internal, After: 1, Times: 2})
 		for n, want := range []codes.Code{codes.OK, codes.Internal, codes.Internal, codes.OK} {
 			if got, _ := statusOf(t.Context(), client, p.Containers[0].ID); got != want {
 				t.Errorf("call %d ended with %v, want %v", n, got, want)
 			}
+		}
+	})
+}
+
+// The calls of a busy node take some time, each its own.
+func TestBusyNode(t *testing.T) {
+	simulate(t, simruntime.Options{Faults: simruntime.BusyNode()}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		pod := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
+		took := func(do func()) time.Duration {
+			began := time.Now()
+			do()
+			return time.Since(began)
+		}
+		_, container := statusOf(t.Context(), client, pod.Containers[0].ID)
+		got := []time.Duration{
+			container, took(func() { sandboxStatus(t, client, pod.Sandboxes[0].ID) }),
+			took(func() { listContainers(t, client) }), took(func() { listPods(t, client) }),
+		}
+		if want := []time.Duration{12 * ms, 5 * ms, 30 * ms, 18 * ms}; !slices.Equal(got, want) {
+			t.Errorf("the calls took %v, want %v", got, want)
 		}
 	})
 }
@@ -149,8 +177,8 @@ func TestImpossibleFaults(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%+v: no panic", fault)
+				if got, want := recover(), fmt.Sprintf("simruntime: impossible fault: %+v", fault); got != want {
+					t.Errorf("%v, want a panic: %s", got, want)
 				}
 			}()
 			simruntime.New(simruntime.Options{}).Inject(fault)

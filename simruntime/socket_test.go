@@ -35,8 +35,8 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
-		log.RequireLines(t, 1, `msg="simulated runtime serves" address=bufconn`)
-		log.RequireLines(t, 1, `msg="simulated runtime stopped" address=bufconn`)
+		log.RequireLines(t, 1, `level=INFO msg="simulated runtime serves" address=bufconn`)
+		log.RequireLines(t, 1, `level=INFO msg="simulated runtime stopped" address=bufconn`)
 	})
 }
 

@@ -17,14 +17,19 @@ func TestSelectorsAreLimited(t *testing.T) {
 		{"empty", " ", ""},
 		{"usual", "app=web,tier in (a, b),!test", ""},
 		{"as many requirements as allowed", strings.Repeat("!a,", 63) + "!a", ""},
-		{"one more", strings.Repeat("!a,", 64) + "!a", "65 requirements, the limit is 64"},
+		{"one more", strings.Repeat("!a,", 64) + "!a", "the label selector has 65 requirements, the limit is 64"},
 		{"as long as allowed", "a in (" + strings.Repeat("b,", 2044) + "b)", ""},
-		{"one byte more", "a in (" + strings.Repeat("b,", 2044) + "bb)", "4097 bytes, the limit is 4096"},
-		{"bad", "a in", `"a in" is not a label selector`},
+		{"one byte more", "a in (" + strings.Repeat("b,", 2044) + "bb)", "the label selector has 4097 bytes, the limit is 4096"},
+		{"bad", "a in", `"a in" is not a label selector: "a in" does not begin with KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUES) or KEY notin (VALUES)`},
+		{"a bad rest", "a=b,c in", `"a=b,c in" is not a label selector: "c in" does not begin with KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUES) or KEY notin (VALUES)`},
+		{"a bad number", "a<7,n>x", `"a<7,n>x" is not a label selector: "x" is not a whole number`},
+		{"a bad key", "a,b/c/d in (e)", `"a,b/c/d in (e)" is not a label selector: "b/c/d" is not a label key`},
+		{"a bad value", "a in (b,-)", `"a in (b,-)" is not a label selector: "-" is not a label value`},
+		{"a bad text that is long", strings.Repeat("-", 200), fmt.Sprintf("%q is not a label selector: %[1]q is not a label key", strings.Repeat("-", 100))},
 	} {
 		_, err := filter.New(pleg.Filter{Selector: test.text})
-		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("%s: %v, want %q", test.name, err, test.err)
+		if (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {
+			t.Errorf("%s: %v, want %s", test.name, err, test.err)
 		}
 	}
 }
@@ -32,14 +37,14 @@ func TestSelectorsAreLimited(t *testing.T) {
 // Selectors are those of kubectl; TestSelectors of the module kubelet compares them with it.
 func TestSelectors(t *testing.T) {
 	longest, value := strings.Repeat("d", 253)+"/"+strings.Repeat("k", 63), strings.Repeat("v", 63)
-	pod := map[string]string{"app": "web", "example.com/tier": "a", "n": "7", "empty": ""}
+	pod := map[string]string{"app": "web", "example.com/tier": "a", "n": "7", "large": "5000000000", "below": "-3", "empty": ""}
 	for text, want := range map[string]bool{
 		"app": true, "!app": false, "! no": true, "no": false, "empty": true,
 		"app=web": true, "app == web": true, "app=db": false, "no=": false, "empty=": true, "empty=,app": true,
 		"app!=web": false, "app!=db": true, "no!=a": true,
 		"app in (db, web)": true, "app in(db)": false, "empty in ()": true, "empty in (a,,b)": true, "no in (a)": false,
 		"example.com/tier notin (b)": true, "example.com/tier notin (a,b)": false, "no notin (a)": true,
-		"n>6": true, "n > 7": false, "n<8": true, "app>1": false, "no<1": false,
+		"n>6": true, "n > 7": false, "n<8": true, "app>1": false, "no<1": false, "n>7": false, "n<7": false, "large>4999999999": true, "below<0": true, "below>0": false,
 		"app=web,n>6,!no": true, "app=web,no": false, "in": false, "in in (in)": false, "!" + longest: true, "app!=" + value: true,
 	} {
 		f, err := filter.New(pleg.Filter{Selector: text})
@@ -82,9 +87,38 @@ func TestTypes(t *testing.T) {
 		}
 	}
 	for _, unknown := range []pleg.EventType{"Nothing", pleg.Synced} {
-		want := fmt.Sprintf("unknown event type %q: known are %v", unknown, all)
-		if _, err := filter.New(pleg.Filter{Types: append(created, unknown)}); err == nil || !strings.HasSuffix(err.Error(), want) {
+		want := fmt.Sprintf("Types has the unknown event type %q: known are %v", unknown, all)
+		if _, err := filter.New(pleg.Filter{Types: append(created, unknown)}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", unknown, err, want)
+		}
+	}
+}
+
+// An event must pass each part of a filter, and one value of a list is enough.
+func TestParts(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	some, err := filter.New(pleg.Filter{Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"u", "v"}, OmitSandboxes: true})
+	kit.Must(t, err)
+	for _, test := range []struct {
+		namespace string
+		uid       pleg.PodUID
+		sandbox   bool
+		pod, want bool // the pod, and its event
+	}{
+		{"shop", "u", false, true, true},
+		{"bank", "v", false, true, true},
+		{"bank", "v", true, true, false},
+		{"shop", "w", false, false, false},
+		{"u", "v", false, false, false},
+		{"", "u", false, false, false},
+	} {
+		ev := &pleg.Event{Type: pleg.ContainerStarted, PodNamespace: test.namespace, PodUID: test.uid, Sandbox: test.sandbox}
+		if !all.WantsEvent(ev) || !all.WantsPod(test.namespace, test.uid) {
+			t.Errorf("a filter of nothing leaves out %+v", test)
+		}
+		if some.WantsEvent(ev) != test.want || some.WantsPod(test.namespace, test.uid) != test.pod {
+			t.Errorf("the event is wanted: %t, and its pod: %t; want %+v", some.WantsEvent(ev), some.WantsPod(test.namespace, test.uid), test)
 		}
 	}
 }

@@ -19,9 +19,9 @@ func TestModeOfALinkIsNotSet(t *testing.T) {
 	if err := os.Symlink(victim, link); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{link, victim} {
-		if _, err := setMode(path, mode); err == nil {
-			t.Errorf("set the mode of %s", path)
+	for path, is := range map[string]string{link: "Lrwxrwxrwx", victim: "-rw-------"} {
+		if _, err := setMode(path, mode); err == nil || err.Error() != "another file took its place ("+is+")" {
+			t.Errorf("the mode of %s: %v, want that it is another file (%s)", path, err, is)
 		}
 	}
 	if info, err := os.Stat(victim); err != nil || info.Mode() != fs.FileMode(0o600) {

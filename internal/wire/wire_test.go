@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -192,6 +195,22 @@ func TestKnownErrorsStaySo(t *testing.T) {
 	other := pleg.Status{Degraded: errors.New("the socket is gone")}
 	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(other))).Degraded; err.Error() != other.Degraded.Error() || errors.Is(err, pleg.ErrListTooLarge) {
 		t.Errorf("another fallback became %v", err)
+	}
+}
+
+// Clients of other languages read the reason and the domain.
+func TestNotSynced(t *testing.T) {
+	s := status.Convert(wire.NotSynced())
+	if s.Code() != codes.Unavailable || s.Message() != pleg.ErrNotSynced.Error() || len(s.Details()) != 1 || !wire.IsNotSynced(s) ||
+		!proto.Equal(s.Details()[0].(proto.Message), &errdetails.ErrorInfo{Reason: "NOT_SYNCED", Domain: "pleg.v1"}) {
+		t.Errorf("the status is %v", s)
+	}
+	for _, other := range []*errdetails.ErrorInfo{{Reason: "NOT_SYNCED", Domain: "other"}, {Reason: "OTHER", Domain: "pleg.v1"}} {
+		s, err := status.New(codes.Unavailable, "other").WithDetails(other)
+		kit.Must(t, err)
+		if wire.IsNotSynced(s) {
+			t.Errorf("%v is not synced", s)
+		}
 	}
 }
 
