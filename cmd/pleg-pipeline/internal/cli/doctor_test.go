@@ -61,7 +61,7 @@ func TestDoctor(t *testing.T) {
 		{"doctor --calls 10ms" + of, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
 		{"doctor --calls 10ms -o json" + of, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
 		{"doctor --calls 10ms" + failing, "0.00", cli.ExitOK, `\| PodSandboxStatus \| 1 \| 1 \|.*\| 1 \|\n(.*\n)*\| ContainerStatus \| 1 \| 2 \|.*\| 2 \|`},
-		{"doctor -r /nonexistent/s -o json", "0.00", cli.ExitUnhealthy, `"cause": "runtime stopped"`},
+		{"doctor -r /nonexistent/s -o json", "0.00", 3, `"cause": "runtime stopped"`},
 		{plugin + of, "0.00", 0, `^OK: .*\n$`},
 		{plugin + " -r /nonexistent/s", "0.00", 1, `^PROBLEM: the runtime is stopped: .*\n$`},
 		{"doctor --npd --config /nonexistent/c.yaml", "0.00", 2, `^could not examine the node: .*\n$`},

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,22 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
+
+// Release sets what the linker sets in a release, until the end of the test.
+func Release(t testing.TB, of, commit string) {
+	oldVersion, oldRevision := version, revision
+	t.Cleanup(func() { version, revision = oldVersion, oldRevision })
+	version, revision = of, commit
+}
+
+// NewBuildMetric returns pleg_build_info.
+var NewBuildMetric = newBuildMetric
+
+// Defaults returns where a process finds what it does not name.
+func Defaults() (pressure, cgroups, proc fs.FS, sockets []string) {
+	p := Process{}.withDefaults()
+	return p.Pressure, p.Cgroups, p.Proc, p.Sockets
+}
 
 // Shipped are the flags of the command run in a release. Tests also use those of [forTests].
 var Shipped = func() *pflag.FlagSet {

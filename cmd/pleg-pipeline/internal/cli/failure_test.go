@@ -1,9 +1,11 @@
 package cli_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,7 @@ var failures = []struct{ args, want string }{
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
 	{"record -r /s FILE", "it exists; name a new file"},
 	{"record -r /s /nonexistent/r", "no such file or directory"},
+	{"record -r DIR FILE/r", "record: open FILE/r"},
 	{"record -r /nonexistent/s DIR/unused", "the socket does not exist"},
 	{"run -r replay:/nonexistent/r", "no such file"},
 }
@@ -46,13 +49,19 @@ func TestFailures(t *testing.T) {
 	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	kit.Must(t, err)
 	defer busy.Close()
-	named := strings.NewReplacer("DIR", dir, "FILE", file, "SILENT", silent, "STALE", stale, "BUSY", busy.Addr().String())
+	texts := []string{"DIR", dir, "FILE", file, "SILENT", silent, "STALE", stale, "BUSY", busy.Addr().String()}
+	named := strings.NewReplacer(texts...)
+	slices.Reverse(texts)
+	generic := strings.NewReplacer(texts...)
+	var all strings.Builder
 	for _, test := range failures {
 		code, stdout, stderr := run(t, strings.Fields(named.Replace(test.args))...)
 		if want := named.Replace(test.want); code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d and %q", test.args, code, stdout, stderr, cli.ExitFailure, want)
 		}
+		fmt.Fprintf(&all, "$ %s\n%s\n", test.args, generic.Replace(stderr))
 	}
+	kit.Golden(t, "testdata/failures.golden", all.String())
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
 		t.Errorf("%v is left behind", files)
 	}
