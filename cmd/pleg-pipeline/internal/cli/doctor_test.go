@@ -21,6 +21,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -57,7 +58,7 @@ func TestDoctor(t *testing.T) {
 		code int
 		want string
 	}{
-		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running`},
+		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running.*\n(.*\n)*Pressure    processes waited for disk 61 %, CPU 34 %, memory 5 % of the last 10 s\n`},
 		{"doctor --calls 10ms" + of, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
 		{"doctor --calls 10ms -o json" + of, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
 		{"doctor --calls 10ms" + failing, "0.00", cli.ExitOK, `\| PodSandboxStatus \| 1 \| 1 \|.*\| 1 \|\n(.*\n)*\| ContainerStatus \| 1 \| 2 \|.*\| 2 \|`},
@@ -69,7 +70,10 @@ func TestDoctor(t *testing.T) {
 		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()
 			for try := 1; ; try++ {
-				p := cli.Process{Pressure: fstest.MapFS{"io": {Data: []byte("some avg10=" + test.disk + " avg60=0.00 avg300=0.00 total=1\n")}}}
+				p := cli.Process{Pressure: fstest.MapFS{
+					"io":  {Data: []byte("some avg10=" + test.disk + " avg60=0.00 avg300=0.00 total=1\n")},
+					"cpu": {Data: []byte("some avg10=34.00 ")}, "memory": {Data: []byte("some avg10=5.00 ")},
+				}}
 				code, stdout, stderr := execute(t, p, strings.Fields(test.args)...)
 				if code == test.code && regexp.MustCompile(test.want).MatchString(stdout) && (code != cli.ExitUnhealthy || stderr == "") {
 					return
@@ -149,17 +153,42 @@ func TestSimulationBeginsWithACall(t *testing.T) {
 
 // TestDoctorFindsNoRuntime examines a node on which there is no runtime, and no daemon that this user may ask.
 func TestDoctorFindsNoRuntime(t *testing.T) {
-	for dialed, why := range map[syscall.Errno]string{
-		syscall.ENOENT: "there is none at /run/pleg-pipeline/pleg.sock",
-		syscall.EACCES: "/run/pleg-pipeline/pleg.sock: permission denied: only root (sudo) and the owner and group of the socket may connect",
-	} {
-		p := cli.Process{Sockets: []string{}, Dial: func(context.Context, string) (net.Conn, error) { return nil, dialed }}
-		code, stdout, stderr := execute(t, p, "doctor")
-		want := "PROBLEM: no container runtime found\n  Do: start the runtime, or name its socket with --runtime-endpoint\n\nDaemon      not asked: " + why + "\n"
-		if code != cli.ExitUnhealthy || stdout != want {
-			t.Errorf("%v: exit code %d, %q, stderr %q, want %q", dialed, code, stdout, stderr, want)
+	fails := func(err error) func(*testing.T) func(context.Context, string) (net.Conn, error) {
+		return func(*testing.T) func(context.Context, string) (net.Conn, error) {
+			return func(context.Context, string) (net.Conn, error) { return nil, err }
 		}
 	}
+	of := func(h *hostile.Daemon) func(*testing.T) func(context.Context, string) (net.Conn, error) {
+		return func(t *testing.T) func(context.Context, string) (net.Conn, error) { return serveHostile(t, "", h) }
+	}
+	refuses := &hostile.Daemon{OnStatus: answer[plegv1.GetStatusResponse](nil, status.Error(codes.Unavailable, "not now"))}
+	var all strings.Builder
+	for _, test := range []struct {
+		name string
+		dial func(*testing.T) func(context.Context, string) (net.Conn, error)
+		args string
+		code int
+	}{
+		{"no daemon", fails(syscall.ENOENT), "doctor", 3},
+		{"no daemon", fails(syscall.ENOENT), "doctor -o json", 3},
+		{"no daemon", fails(syscall.ENOENT), "doctor --npd", 1},
+		{"no daemon at a given socket", fails(syscall.ENOENT), "doctor --connect /s", 3},
+		{"a forbidden daemon", fails(syscall.EACCES), "doctor", 3},
+		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor", 3},
+		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor -o json", 3},
+		{"a daemon that refuses", of(refuses), "doctor", 3},
+		{"a daemon without a runtime", of(&hostile.Daemon{}), "doctor", 0},
+	} {
+		kit.Bubble(t, test.name+", "+test.args, func(t *testing.T) {
+			p := cli.Process{Sockets: []string{}, Dial: test.dial(t)}
+			code, stdout, stderr := execute(t, p, strings.Fields(test.args)...)
+			if code != test.code || stderr != "" {
+				t.Errorf("exit code %d, stderr %q, want %d", code, stderr, test.code)
+			}
+			fmt.Fprintf(&all, "%s, $ %s\n%s\n", test.name, test.args, stdout)
+		})
+	}
+	kit.Golden(t, "testdata/doctor-no-runtime.golden", all.String())
 }
 
 // The pod of a fault stays as it is while the others change.
