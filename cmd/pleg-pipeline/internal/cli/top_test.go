@@ -3,6 +3,7 @@ package cli_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -18,8 +19,10 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
@@ -117,11 +120,32 @@ func TestSilentNodes(t *testing.T) {
 	}
 }
 
-// A pod of a cluster says what of it is not published.
+// What is shown of a pod of a cluster: its last status, or the names of its subject, what of it is not published, and
+// the finding.
 func TestPodOfAFleet(t *testing.T) {
-	p := cli.PodOfFleet(fleet.Pod{Node: "n1", Namespace: "shop", Name: "web-0", Partial: "too large"})
-	if p.FullName() != "n1 shop/web-0" || p.Error != "too large" {
-		t.Errorf("%s has the error %q", p.FullName(), p.Error)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	status := &pleg.PodStatus{
+		UID: "u1", Name: "web-0", Namespace: "shop", IPs: []string{"10.0.0.7"},
+		Containers: []*pleg.ContainerStatus{{ID: "c1", Name: "app", Attempt: 3, State: pleg.StateRunning}},
+	}
+	const of, holds = `{"uid":"u1","node":"n1","name":"web-0","namespace":"shop","state":`,
+		`"ips":["10.0.0.7"],"running":1,"total":1,"restarts":3,"containers":[{"id":"c1","name":"app","attempt":3,"state":"running"}],`
+	for want, pod := range map[string]fleet.Pod{
+		of + `"unknown","severity":"warning",` + holds + `"currentAsOf":"2026-01-02T03:04:05Z"}`: {
+			Node: "n1", Name: "not", Namespace: "these", Entry: cache.Entry{UID: "u1", Status: status, CurrentAsOf: at},
+		},
+		of + `"unknown","severity":"warning","running":0,"total":0,"restarts":0,"error":"too large","uninspected":true}`: {
+			Node: "n1", Name: "web-0", Namespace: "shop", Entry: cache.Entry{UID: "u1"}, Partial: "too large",
+		},
+		of + `"hung","severity":"problem",` + holds + `"stale":true,"finding":{"cause":"hung container","severity":"problem","summary":"","evidence":"","advice":"",` +
+			`"subject":"shop/web-0","what":"hangs","since":"2026-01-02T03:04:05Z"},"currentAsOf":"2026-01-02T03:04:05Z"}`: {
+			Node: "n1", Entry: cache.Entry{UID: "u1", Status: status, CurrentAsOf: at},
+			Finding: &fleet.Finding{Severity: "problem", Cause: "hung container", Subject: "shop/web-0", What: "hangs", Since: at},
+		},
+	} {
+		if got, err := json.Marshal(cli.PodOfFleet(pod)); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
 	}
 }
 
