@@ -146,6 +146,9 @@ func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, e
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 
+// Progress is what /readyz?verbose says of a publisher.
+var Progress = progress
+
 // Resource returns the resource of log records from this node and cluster, as text.
 func Resource(node, cluster string) (string, error) {
 	f := publishFlags{}

@@ -183,6 +183,21 @@ func TestOpenTelemetryIsOff(t *testing.T) {
 	}
 }
 
+// Without --node and NODE_NAME, the node is this host. A variable of OpenTelemetry that cannot work is an error.
+func TestOpenTelemetryOfThisHost(t *testing.T) {
+	name, err := os.Hostname()
+	kit.Must(t, err)
+	s := start(t, io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "http://127.0.0.1:1")
+	s.stderr.await(t, "exporting OpenTelemetry logs as node "+name+" to http://127.0.0.1:1\n")
+	s.stopAndWait(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/none/cert")
+	s = start(t, io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "https://127.0.0.1:1")
+	s.ends(t, cli.ExitFailure)
+	if text := s.stderr.String(); !strings.Contains(text, "pleg-pipeline: --otlp: failed to load TLS: open /none/cert: no such file or directory\n") {
+		t.Errorf("stderr %q", text)
+	}
+}
+
 // The variables name the service and add to the resource; the node and the cluster are those of the flags.
 func TestResource(t *testing.T) {
 	t.Setenv("OTEL_SERVICE_NAME", "pleg")
