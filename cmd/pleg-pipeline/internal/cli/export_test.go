@@ -106,6 +106,12 @@ func WatchOptionsOf(stderr io.Writer, args ...string) (o fleet.WatchOptions, err
 // NewLog returns a log of level debug, whose lines are limited.
 func NewLog(w io.Writer) *slog.Logger { return logFlags{level: "debug"}.console(w).log }
 
+// NewConsole returns the log of these flags, and the function that prints a notice.
+func NewConsole(w io.Writer, level, format string) (*slog.Logger, func(ctx context.Context, format string, args ...any)) {
+	out := logFlags{level, format}.console(w)
+	return out.log, out.say
+}
+
 // NewAsyncWriter returns the stderr of a daemon, and the function that closes it.
 func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Writer, end func()) {
 	a := newAsyncWriter(w, notice)
