@@ -104,11 +104,12 @@ func TestFaultOfOnePod(t *testing.T) {
 // Each kind of fault is what the help says, and the pod of a fault is one that exists. The seed determines the pods.
 func TestSimulation(t *testing.T) {
 	for text, want := range map[string]simruntime.Fault{
-		"Version/error":          {RPC: "Version", Code: codes.Internal},
-		"ListContainers/hang":    {RPC: "ListContainers", Hang: true},
-		"ContainerStatus/slow":   {RPC: "ContainerStatus", Latency: 2 * time.Second},
-		"PodSandboxStatus/slow":  {RPC: "PodSandboxStatus", Latency: 2 * time.Second},
-		"ListPodSandbox/malform": {RPC: "ListPodSandbox", Malform: simruntime.NilMetadata},
+		"Version/error":           {RPC: "Version", Code: codes.Internal},
+		"ListContainers/hang":     {RPC: "ListContainers", Hang: true},
+		"ContainerStatus/slow":    {RPC: "ContainerStatus", Latency: 2 * time.Second},
+		"PodSandboxStatus/slow":   {RPC: "PodSandboxStatus", Latency: 2 * time.Second},
+		"GetContainerEvents/hang": {RPC: "GetContainerEvents", Hang: true},
+		"ListPodSandbox/malform":  {RPC: "ListPodSandbox", Malform: simruntime.NilMetadata},
 	} {
 		if got, err := cli.ParseFault(text); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %+v, %v, want %+v", text, got, err, want)
@@ -119,6 +120,11 @@ func TestSimulation(t *testing.T) {
 	pod := node.Pods()[1]
 	if uid := cli.FindOrAddPod(node, pod.Namespace+"/"+pod.Name); uid != pod.UID || len(node.Pods()) != 3 {
 		t.Errorf("found %s among %d pods, want %s", uid, len(node.Pods()), pod.UID)
+	}
+	newUID, added := cli.FindOrAddPod(node, "shop/new-0"), node.Pods()
+	at := slices.IndexFunc(added, func(p *pleg.PodStatus) bool { return p.UID == newUID })
+	if p := added[at]; p.Namespace+"/"+p.Name != "shop/new-0" || p.Sandboxes[0].Labels["app"] != "web" || len(p.Containers) != 1 || p.Containers[0].Name != "nginx" {
+		t.Errorf("added %+v", p)
 	}
 	names := func(seed uint64) (all []string) {
 		for _, p := range cli.PodsOfSeed(seed) {
@@ -136,7 +142,8 @@ func TestSimulationBeginsWithACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := simruntime.New(simruntime.Options{})
 		before := node.Populate(simruntime.Population{Pods: 3, Containers: 1})
-		kit.Run(t, func(ctx context.Context) error { return cli.ChurnAfterCall(ctx, node) })
+		keep := before[1].UID
+		kit.Run(t, func(ctx context.Context) error { return cli.ChurnAfterCall(ctx, node, 7, keep) })
 		time.Sleep(time.Hour)
 		if pods := node.Pods(); !reflect.DeepEqual(pods, before) {
 			t.Errorf("without a call: %+v, want %+v", pods, before)
@@ -144,9 +151,20 @@ func TestSimulationBeginsWithACall(t *testing.T) {
 		dial, _ := kit.Serve(t, node.Serve)
 		_, err := runtimeapi.NewRuntimeServiceClient(kit.Connect(t, dial)).Version(t.Context(), &runtimeapi.VersionRequest{})
 		kit.Must(t, err)
-		time.Sleep(10 * time.Second)
-		if reflect.DeepEqual(node.Pods(), before) {
-			t.Error("ten seconds after a call nothing has changed")
+		same := simruntime.New(simruntime.Options{})
+		same.Populate(simruntime.Population{Pods: 3, Containers: 1})
+		kit.Run(t, func(ctx context.Context) error {
+			return same.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 2, Pods: 3, Keep: []pleg.PodUID{keep}})
+		})
+		time.Sleep(time.Minute + 100*time.Millisecond)
+		words := func(pods []*pleg.PodStatus) (all []string) {
+			for _, p := range pods {
+				all = append(all, fmt.Sprint(p.UID, p.Containers[0].ID, p.Containers[0].Attempt))
+			}
+			return all
+		}
+		if got, want := words(node.Pods()), words(same.Pods()); !slices.Equal(got, want) || slices.Equal(got, words(before)) {
+			t.Errorf("a minute after a call: %q, want %q", got, want)
 		}
 	})
 }

@@ -169,9 +169,9 @@ var (
 	FindOrAddPod = findOrAddPod
 )
 
-// ChurnAfterCall changes three pods twice a second, from the first call on.
-func ChurnAfterCall(ctx context.Context, node *simruntime.Runtime) error {
-	return (&simulation{pods: 3, churnRate: 2}).churnAfterCall(ctx, node)
+// ChurnAfterCall changes three pods, except some, twice a second, from the first call on.
+func ChurnAfterCall(ctx context.Context, node *simruntime.Runtime, seed uint64, keep ...pleg.PodUID) error {
+	return (&simulation{pods: 3, seed: seed, churnRate: 2}).churnAfterCall(ctx, node, keep...)
 }
 
 // PodsOfSeed returns the pods with which a simulation begins.
