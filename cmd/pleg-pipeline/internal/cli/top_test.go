@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,16 +43,21 @@ func shown(term vt.MockTerm) string {
 
 var trailing = regexp.MustCompile(" +\n")
 
-// showing waits until an emulated terminal shows a text.
+// showing waits until an emulated terminal shows a text, matching until it matches a pattern.
 func showing(t *testing.T, term vt.MockTerm, want string) {
+	t.Helper()
+	matching(t, term, regexp.MustCompile(regexp.QuoteMeta(want)))
+}
+
+func matching(t *testing.T, term vt.MockTerm, want *regexp.Regexp) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		text := shown(term)
-		if strings.Contains(text, want) {
+		if want.MatchString(text) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the terminal does not show %q:\n%s", want, text)
+			t.Fatalf("the terminal does not show %v:\n%s", want, text)
 		}
 	}
 }
@@ -91,6 +98,39 @@ func TestTop(t *testing.T) {
 			end()
 		})
 	}
+}
+
+// Lines that would destroy the screen come after it. They are not lost.
+func TestTopHoldsLines(t *testing.T) {
+	t.Parallel()
+	term, stderr, began, code := vt.NewMockTerm(), newTranscript(), make(chan string, 1), make(chan int, 1)
+	p := cli.Process{
+		Args: []string{"top", "-v", "warn", "-r", simulated(t, 2, "--fault", "ContainerStatus/error")}, Out: io.Discard, Err: stderr,
+		Terminal: func() (tcell.Screen, error) {
+			began <- stderr.String()
+			return tcell.NewTerminfoScreenFromTty(term)
+		},
+	}
+	go func() { code <- cli.Execute(t.Context(), p) }()
+	before := <-began
+	matching(t, term, regexp.MustCompile(`since \S+ \((\d\d|[7-9])`)) // it has failed while the screen is shown
+	if during := stderr.String(); during != before {
+		t.Errorf("on the screen: %q", strings.TrimPrefix(during, before))
+	}
+	term.SendRaw([]byte("q"))
+	if got, after := <-code, strings.TrimPrefix(stderr.String(), before); got != cli.ExitOK || !strings.Contains(after, "level=WARN msg=") {
+		t.Errorf("exit code %d, after the screen: %q; before: %q", got, after, before)
+	}
+}
+
+// A terminal that cannot be used.
+func TestTopWithoutAScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := cli.Process{Dial: serveHostile(t, "", &hostile.Daemon{}), Terminal: func() (tcell.Screen, error) { return nil, errors.New("it is on fire") }}
+		if code, stdout, stderr := execute(t, p, "top", "--connect", "socket"); code != cli.ExitFailure || stdout != "" || stderr != "pleg-pipeline: use the terminal: it is on fire\n" {
+			t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+		}
+	})
 }
 
 // TestTopAsksOnceASecond counts the questions for the status.
