@@ -31,6 +31,8 @@ var failures = []struct{ args, want string }{
 	{"pods --connect unix://STALE", "it has ended"},
 	{"events --connect FILE", "connect to the daemon at FILE"},
 	{"events --no-headers --fleet nats://BUSY --cluster a/b", `watch fleet: `},
+	{"pods --fleet nats://BUSY --cluster c --tlsca /none/ca", "--fleet: connect to NATS: "},
+	{"run --simulate=1 --quiet --nats nats://BUSY --cluster c --creds /none/creds", "--nats: connect to NATS: "},
 	{"top -r /s", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
 	{"record -r /s FILE", "it exists; name a new file"},

@@ -138,7 +138,7 @@ func TestEndsWhenNobodyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.stopAndWait(t)
-		if want := "nobody reads the output"; !strings.Contains(s.stderr.String(), want) {
+		if want := "pleg-pipeline: nobody reads the output: the rest of it is lost\n"; !strings.Contains(s.stderr.String(), want) {
 			t.Errorf("%s: stderr = %q, want %q", args, s.stderr, want)
 		}
 		_ = r.Close() // ends the blocked write
@@ -376,6 +376,22 @@ func TestRunBoundsClients(t *testing.T) {
 	}
 }
 
+// A server of a cluster that accepts and never answers, and Ctrl-C.
+func TestStopsBeforeAServerAnswers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	kit.Must(t, err)
+	defer l.Close()
+	s := start(t, newTranscript(), "pods", "--fleet", "nats://"+l.Addr().String(), "--cluster", "c")
+	conn, err := l.Accept()
+	kit.Must(t, err)
+	s.stopAndWait(t)
+	_ = conn.Close()
+	if want := "pleg-pipeline: context canceled before there was an answer\n"; s.stderr.String() != want {
+		t.Errorf("stderr %q, want %q", s.stderr, want)
+	}
+}
+
 // TestStopsBeforeAnAnswer presses Ctrl-C during the check of a runtime that accepts and never answers, or in front of
 // a daemon like that. A command looks twice whether there is a daemon before it asks.
 func TestStopsBeforeAnAnswer(t *testing.T) {
@@ -390,7 +406,7 @@ func TestStopsBeforeAnAnswer(t *testing.T) {
 		}
 		s.stop()
 		s.ends(t, cli.ExitOK)
-		if want := "before there was an answer"; connections == 1 && !strings.Contains(s.stderr.String(), want) {
+		if want := "pleg-pipeline: context canceled before there was an answer\n"; connections == 1 && s.stderr.String() != want {
 			t.Errorf("%s: stderr = %q, want %q", args, s.stderr, want)
 		}
 	}
