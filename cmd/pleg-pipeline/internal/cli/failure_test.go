@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,9 @@ var failures = []struct{ args, want string }{
 	{"run -r replay:/nonexistent/r", "no such file"},
 }
 
+// temporary matches the folder of a simulated runtime.
+var temporary = regexp.MustCompile(`unix:///\S*/pleg-pipeline-\d+/`)
+
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "file")
@@ -61,7 +65,7 @@ func TestFailures(t *testing.T) {
 		if want := named.Replace(test.want); code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d and %q", test.args, code, stdout, stderr, cli.ExitFailure, want)
 		}
-		fmt.Fprintf(&all, "$ %s\n%s\n", test.args, generic.Replace(stderr))
+		fmt.Fprintf(&all, "$ %s\n%s\n", test.args, temporary.ReplaceAllString(generic.Replace(stderr), "unix:///TMP/"))
 	}
 	kit.Golden(t, "testdata/failures.golden", all.String())
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
