@@ -3,6 +3,7 @@ package cli_test
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"regexp"
@@ -263,6 +264,18 @@ func TestVersion(t *testing.T) {
 			runtime.Version(), build.revision, shown)
 		if err := testutil.CollectAndCompare(cli.NewBuildMetric(), strings.NewReader(want)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Whoever closes the output before it is written ends the program in order.
+func TestClosedOutput(t *testing.T) {
+	r, w := io.Pipe()
+	_ = r.Close()
+	for _, args := range []string{"version", "version -o json", "run --print-config", "events -r replay:testdata/restart.jsonl"} {
+		s := start(t, w, strings.Fields(args)...)
+		if s.ends(t, cli.ExitOK); strings.Contains(s.stderr.String(), "closed pipe") {
+			t.Errorf("%s: stderr %q", args, s.stderr)
 		}
 	}
 }
