@@ -76,7 +76,8 @@ pleg-pipeline: %[1]s has %d answers of [0-9.]+m?s, %d bytes\n$`, path, bytes.Cou
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}
 	code, _, stderr := run(t, "record", path+".gz", "-r", simulated(t, 2), "--duration", "100ms", "--relist-period", "1h")
-	if code != cli.ExitOK || !strings.Contains(stderr, "\npleg-pipeline: the time is up\npleg-pipeline: "+path+".gz has ") {
+	// On a busy machine, the time is up before the runtime answers.
+	if up := regexp.MustCompile(`(?m)^pleg-pipeline: the time is up\n(pleg-pipeline: ` + path + `\.gz has .*\n)?\z`); code != cli.ExitOK || !up.MatchString(stderr) {
 		t.Errorf("with --duration: exit code %d, stderr %q", code, stderr)
 	}
 }

@@ -35,7 +35,7 @@ func TestVerdictFitsTheTerminal(t *testing.T) {
 	n, err := user.Read(text)
 	kit.Must(t, err)
 	const want = "pleg-pipeline: PROBLEM: shop/web-0 hangs since 00:00 (9.0s) in ContainerStatus\r\n  of nginx\r\n"
-	if got := string(text[:n]); !strings.HasPrefix(got, want) {
+	if got := string(text[:n]); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -186,6 +186,12 @@ func TestWhatCommandsSay(t *testing.T) {
 			"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 2100 * time.Millisecond, -1, "",
 			"waiting for the inspection of 2 of 5 pods\n", "",
 		},
+		{ // a runtime in trouble is named at once
+			"events -o name", waits(&plegv1.PipelineStatus{
+				At: now, Healthy: true, Relist: &plegv1.RelistStatus{Success: now, Pods: 5},
+				Quarantined: []*plegv1.QuarantinedPod{{Uid: "u1", Namespace: "shop", Name: "web-0", Since: timestamppb.New(began.Add(-time.Minute)), Hung: 2}},
+			}), 1100 * time.Millisecond, -1, "", "waiting: PROBLEM: shop/web-0 hangs since 23:59\n", "",
+		},
 		{ // newer pods than those of the list
 			"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 4, Relist: &plegv1.RelistStatus{Success: now, Pods: 3}}), time.Minute, -1, "",
 			"waiting for the inspection of 4 of 4 pods\n", "",

@@ -75,7 +75,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		if len(files) != 1 {
 			t.Fatalf("incidents %q, want one", files)
 		}
-		if r, err := recording.Open(t.Context(), files[0]); err != nil || r.Runtime == nil {
+		if r, err := recording.Open(t.Context(), files[0]); err != nil || r.Runtime == nil || r.Header.Program != "(devel)" || !r.Header.Redacted {
 			t.Errorf("the incident is %+v, %v, want the answers of the runtime", r, err)
 		}
 	})
