@@ -163,8 +163,11 @@ func TestWhatCommandsSay(t *testing.T) {
 	waits := func(of *plegv1.PipelineStatus) func() *hostile.Daemon {
 		return func() *hostile.Daemon {
 			return &hostile.Daemon{
-				OnWatch:  func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) },
-				OnStatus: answer(&plegv1.GetStatusResponse{Status: of}, nil),
+				OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) },
+				OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+					time.Sleep(time.Millisecond) // no answer comes at the same time as a deadline
+					return &plegv1.GetStatusResponse{Status: of}, nil
+				},
 			}
 		}
 	}
