@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -112,6 +115,13 @@ func TestProgram(t *testing.T) {
 		t.Errorf("pods %s: %v\n%s", one.UID, err, out)
 	}
 
+	out, err = command(t, append([]string{"events", "--replay", "--follow=false", "-o", "json"}, place...)...).Output()
+	for _, node := range []string{"n1.example.com", "n2"} {
+		if err != nil || strings.Count(string(out), `"node":"`+node+`"`) < 9 {
+			t.Errorf("events of %s: %v\n%s", node, err, out)
+		}
+	}
+
 	followed, said := &kit.Log{}, &kit.Log{}
 	c := command(t, append([]string{"events", "--replay"}, place...)...)
 	c.Stdout, c.Stderr = followed, said
@@ -123,6 +133,35 @@ func TestProgram(t *testing.T) {
 	if strings.Contains(said.String(), "the node is new") {
 		t.Errorf("the Gap of one node is a notice about all:\n%s", said)
 	}
+}
+
+// An agent says how much it publishes in part.
+func TestProgramSaysWhatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	s, said := startServer(t, "max_payload: 1200"), &kit.Log{}
+	c := command(t, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--listen", "127.0.0.1:0")
+	c.Stderr = said
+	p := process.Run(t, c)
+	t.Cleanup(func() { kit.Must(t, p.Interrupt()) })
+	await(t, said, "publishing as node ")
+	url := regexp.MustCompile(`http://[0-9.:]+`).FindString(said.String())
+	get := func(path string) string {
+		answer, err := http.Get(url + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(answer.Body)
+		return string(body)
+	}
+	until(t, func() error {
+		cut := regexp.MustCompile(`pleg_fleet_cut_total ([0-9]+)`).FindStringSubmatch(get("/metrics"))
+		text := get("/readyz?verbose")
+		if len(cut) < 2 || cut[1] == "0" || !regexp.MustCompile(`(?m)^\[\+\]nats: nothing acknowledged for \d+s; `+cut[1]+` events and states were too large and are published in part$`).MatchString(text) {
+			return fmt.Errorf("cut %q: %s", cut, text)
+		}
+		return nil
+	})
 }
 
 // top shows the pods of all nodes on a terminal, which script(1) makes.

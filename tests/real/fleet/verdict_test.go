@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -103,8 +104,14 @@ func TestPodsCarryTheFinding(t *testing.T) {
 		return nil
 	})
 	silent.stop()
-	out, err := command(t, append([]string{"pods", "--no-headers"}, place...)...).Output()
+	var said bytes.Buffer
+	c := command(t, append([]string{"pods", "--no-headers"}, place...)...)
+	c.Stderr = &said
+	out, err := c.Output()
 	kit.Must(t, err)
+	if want := "pleg-pipeline: PROBLEM: 1 of 3 nodes; node-b: "; !strings.HasPrefix(said.String(), want) {
+		t.Errorf("stderr %q, want %q", &said, want)
+	}
 	rows = strings.Split(strings.TrimSpace(string(out)), "\n")
 	for i, row := range rows {
 		want := " hung "

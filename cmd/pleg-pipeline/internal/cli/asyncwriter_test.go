@@ -5,12 +5,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	kitprocess "github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // gated is a reader of stderr that sleeps until its gate opens.
@@ -39,6 +45,41 @@ func TestRunDoesNotWaitForStderr(t *testing.T) {
 	stop()
 	if got := <-code; got != cli.ExitOK {
 		t.Errorf("exit code %d, want %d", got, cli.ExitOK)
+	}
+}
+
+// TestRunCountsDroppedLines lets nobody read stderr while a runtime lists containers without their sandboxes.
+func TestRunCountsDroppedLines(t *testing.T) {
+	t.Parallel()
+	listener, path := kit.Socket(t)
+	runtime := &rawruntime.Runtime{}
+	for n := range 1500 {
+		id := fmt.Sprint("c", n)
+		runtime.Containers = append(runtime.Containers, &runtimeapi.Container{Id: id, PodSandboxId: "s" + id, Metadata: &runtimeapi.ContainerMetadata{Name: "app"}, State: runtimeapi.ContainerState_CONTAINER_RUNNING})
+	}
+	rawruntime.Serve(t, runtime, listener)
+	gate, said, code := make(chan struct{}), newTranscript(), make(chan int, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		code <- cli.Execute(ctx, cli.Process{Args: []string{"run", "-v", "debug", "-r", path}, Out: io.Discard, Err: gated{said, gate}})
+	}()
+	kitprocess.Eventually(t, "lists", func(context.Context) error {
+		if n := runtime.Whole.Load(); n < 4 { // one of them is for the sizes of lists
+			return fmt.Errorf("%d lists", n)
+		}
+		return nil
+	})
+	close(gate)
+	kitprocess.Eventually(t, "lines", func(context.Context) error {
+		if n := strings.Count(said.String(), "\n"); n < 1024 {
+			return fmt.Errorf("%d lines", n)
+		}
+		return nil
+	})
+	stop()
+	if got, want := <-code, regexp.MustCompile(`(?m)^pleg-pipeline: nobody read stderr: [1-9]\d* lines were dropped\n`); got != cli.ExitOK || !want.MatchString(said.String()) {
+		t.Errorf("exit code %d, want a line %v after %.500s", got, want, said)
 	}
 }
 

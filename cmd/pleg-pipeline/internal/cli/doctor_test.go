@@ -21,6 +21,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -57,11 +58,11 @@ func TestDoctor(t *testing.T) {
 		code int
 		want string
 	}{
-		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running`},
+		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running.*\n(.*\n)*Pressure    processes waited for disk 61 %, CPU 34 %, memory 5 % of the last 10 s\n`},
 		{"doctor --calls 10ms" + of, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
 		{"doctor --calls 10ms -o json" + of, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
 		{"doctor --calls 10ms" + failing, "0.00", cli.ExitOK, `\| PodSandboxStatus \| 1 \| 1 \|.*\| 1 \|\n(.*\n)*\| ContainerStatus \| 1 \| 2 \|.*\| 2 \|`},
-		{"doctor -r /nonexistent/s -o json", "0.00", cli.ExitUnhealthy, `"cause": "runtime stopped"`},
+		{"doctor -r /nonexistent/s -o json", "0.00", 3, `"cause": "runtime stopped"`},
 		{plugin + of, "0.00", 0, `^OK: .*\n$`},
 		{plugin + " -r /nonexistent/s", "0.00", 1, `^PROBLEM: the runtime is stopped: .*\n$`},
 		{"doctor --npd --config /nonexistent/c.yaml", "0.00", 2, `^could not examine the node: .*\n$`},
@@ -69,7 +70,10 @@ func TestDoctor(t *testing.T) {
 		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()
 			for try := 1; ; try++ {
-				p := cli.Process{Pressure: fstest.MapFS{"io": {Data: []byte("some avg10=" + test.disk + " avg60=0.00 avg300=0.00 total=1\n")}}}
+				p := cli.Process{Pressure: fstest.MapFS{
+					"io":  {Data: []byte("some avg10=" + test.disk + " avg60=0.00 avg300=0.00 total=1\n")},
+					"cpu": {Data: []byte("some avg10=34.00 ")}, "memory": {Data: []byte("some avg10=5.00 ")},
+				}}
 				code, stdout, stderr := execute(t, p, strings.Fields(test.args)...)
 				if code == test.code && regexp.MustCompile(test.want).MatchString(stdout) && (code != cli.ExitUnhealthy || stderr == "") {
 					return
@@ -100,11 +104,12 @@ func TestFaultOfOnePod(t *testing.T) {
 // Each kind of fault is what the help says, and the pod of a fault is one that exists. The seed determines the pods.
 func TestSimulation(t *testing.T) {
 	for text, want := range map[string]simruntime.Fault{
-		"Version/error":          {RPC: "Version", Code: codes.Internal},
-		"ListContainers/hang":    {RPC: "ListContainers", Hang: true},
-		"ContainerStatus/slow":   {RPC: "ContainerStatus", Latency: 2 * time.Second},
-		"PodSandboxStatus/slow":  {RPC: "PodSandboxStatus", Latency: 2 * time.Second},
-		"ListPodSandbox/malform": {RPC: "ListPodSandbox", Malform: simruntime.NilMetadata},
+		"Version/error":           {RPC: "Version", Code: codes.Internal},
+		"ListContainers/hang":     {RPC: "ListContainers", Hang: true},
+		"ContainerStatus/slow":    {RPC: "ContainerStatus", Latency: 2 * time.Second},
+		"PodSandboxStatus/slow":   {RPC: "PodSandboxStatus", Latency: 2 * time.Second},
+		"GetContainerEvents/hang": {RPC: "GetContainerEvents", Hang: true},
+		"ListPodSandbox/malform":  {RPC: "ListPodSandbox", Malform: simruntime.NilMetadata},
 	} {
 		if got, err := cli.ParseFault(text); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %+v, %v, want %+v", text, got, err, want)
@@ -115,6 +120,11 @@ func TestSimulation(t *testing.T) {
 	pod := node.Pods()[1]
 	if uid := cli.FindOrAddPod(node, pod.Namespace+"/"+pod.Name); uid != pod.UID || len(node.Pods()) != 3 {
 		t.Errorf("found %s among %d pods, want %s", uid, len(node.Pods()), pod.UID)
+	}
+	newUID, added := cli.FindOrAddPod(node, "shop/new-0"), node.Pods()
+	at := slices.IndexFunc(added, func(p *pleg.PodStatus) bool { return p.UID == newUID })
+	if p := added[at]; p.Namespace+"/"+p.Name != "shop/new-0" || p.Sandboxes[0].Labels["app"] != "web" || len(p.Containers) != 1 || p.Containers[0].Name != "nginx" {
+		t.Errorf("added %+v", p)
 	}
 	names := func(seed uint64) (all []string) {
 		for _, p := range cli.PodsOfSeed(seed) {
@@ -132,7 +142,8 @@ func TestSimulationBeginsWithACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := simruntime.New(simruntime.Options{})
 		before := node.Populate(simruntime.Population{Pods: 3, Containers: 1})
-		kit.Run(t, func(ctx context.Context) error { return cli.ChurnAfterCall(ctx, node) })
+		keep := before[1].UID
+		kit.Run(t, func(ctx context.Context) error { return cli.ChurnAfterCall(ctx, node, 7, keep) })
 		time.Sleep(time.Hour)
 		if pods := node.Pods(); !reflect.DeepEqual(pods, before) {
 			t.Errorf("without a call: %+v, want %+v", pods, before)
@@ -140,26 +151,62 @@ func TestSimulationBeginsWithACall(t *testing.T) {
 		dial, _ := kit.Serve(t, node.Serve)
 		_, err := runtimeapi.NewRuntimeServiceClient(kit.Connect(t, dial)).Version(t.Context(), &runtimeapi.VersionRequest{})
 		kit.Must(t, err)
-		time.Sleep(10 * time.Second)
-		if reflect.DeepEqual(node.Pods(), before) {
-			t.Error("ten seconds after a call nothing has changed")
+		same := simruntime.New(simruntime.Options{})
+		same.Populate(simruntime.Population{Pods: 3, Containers: 1})
+		kit.Run(t, func(ctx context.Context) error {
+			return same.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 2, Pods: 3, Keep: []pleg.PodUID{keep}})
+		})
+		time.Sleep(time.Minute + 100*time.Millisecond)
+		words := func(pods []*pleg.PodStatus) (all []string) {
+			for _, p := range pods {
+				all = append(all, fmt.Sprint(p.UID, p.Containers[0].ID, p.Containers[0].Attempt))
+			}
+			return all
+		}
+		if got, want := words(node.Pods()), words(same.Pods()); !slices.Equal(got, want) || slices.Equal(got, words(before)) {
+			t.Errorf("a minute after a call: %q, want %q", got, want)
 		}
 	})
 }
 
 // TestDoctorFindsNoRuntime examines a node on which there is no runtime, and no daemon that this user may ask.
 func TestDoctorFindsNoRuntime(t *testing.T) {
-	for dialed, why := range map[syscall.Errno]string{
-		syscall.ENOENT: "there is none at /run/pleg-pipeline/pleg.sock",
-		syscall.EACCES: "/run/pleg-pipeline/pleg.sock: permission denied: only root (sudo) and the owner and group of the socket may connect",
-	} {
-		p := cli.Process{Sockets: []string{}, Dial: func(context.Context, string) (net.Conn, error) { return nil, dialed }}
-		code, stdout, stderr := execute(t, p, "doctor")
-		want := "PROBLEM: no container runtime found\n  Do: start the runtime, or name its socket with --runtime-endpoint\n\nDaemon      not asked: " + why + "\n"
-		if code != cli.ExitUnhealthy || stdout != want {
-			t.Errorf("%v: exit code %d, %q, stderr %q, want %q", dialed, code, stdout, stderr, want)
+	fails := func(err error) func(*testing.T) func(context.Context, string) (net.Conn, error) {
+		return func(*testing.T) func(context.Context, string) (net.Conn, error) {
+			return func(context.Context, string) (net.Conn, error) { return nil, err }
 		}
 	}
+	of := func(h *hostile.Daemon) func(*testing.T) func(context.Context, string) (net.Conn, error) {
+		return func(t *testing.T) func(context.Context, string) (net.Conn, error) { return serveHostile(t, "", h) }
+	}
+	refuses := &hostile.Daemon{OnStatus: answer[plegv1.GetStatusResponse](nil, status.Error(codes.Unavailable, "not now"))}
+	var all strings.Builder
+	for _, test := range []struct {
+		name string
+		dial func(*testing.T) func(context.Context, string) (net.Conn, error)
+		args string
+		code int
+	}{
+		{"no daemon", fails(syscall.ENOENT), "doctor", 3},
+		{"no daemon", fails(syscall.ENOENT), "doctor -o json", 3},
+		{"no daemon", fails(syscall.ENOENT), "doctor --npd", 1},
+		{"no daemon at a given socket", fails(syscall.ENOENT), "doctor --connect /s", 3},
+		{"a forbidden daemon", fails(syscall.EACCES), "doctor", 3},
+		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor", 3},
+		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor -o json", 3},
+		{"a daemon that refuses", of(refuses), "doctor", 3},
+		{"a daemon without a runtime", of(&hostile.Daemon{}), "doctor", 0},
+	} {
+		kit.Bubble(t, test.name+", "+test.args, func(t *testing.T) {
+			p := cli.Process{Sockets: []string{}, Dial: test.dial(t)}
+			code, stdout, stderr := execute(t, p, strings.Fields(test.args)...)
+			if code != test.code || stderr != "" {
+				t.Errorf("exit code %d, stderr %q, want %d", code, stderr, test.code)
+			}
+			fmt.Fprintf(&all, "%s, $ %s\n%s\n", test.name, test.args, stdout)
+		})
+	}
+	kit.Golden(t, "testdata/doctor-no-runtime.golden", all.String())
 }
 
 // The pod of a fault stays as it is while the others change.

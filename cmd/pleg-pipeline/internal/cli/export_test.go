@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,22 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
+
+// Release sets what the linker sets in a release, until the end of the test.
+func Release(t testing.TB, of, commit string) {
+	oldVersion, oldRevision := version, revision
+	t.Cleanup(func() { version, revision = oldVersion, oldRevision })
+	version, revision = of, commit
+}
+
+// NewBuildMetric returns pleg_build_info.
+var NewBuildMetric = newBuildMetric
+
+// Defaults returns where a process finds what it does not name.
+func Defaults() (pressure, cgroups, proc fs.FS, sockets []string) {
+	p := Process{}.withDefaults()
+	return p.Pressure, p.Cgroups, p.Proc, p.Sockets
+}
 
 // Shipped are the flags of the command run in a release. Tests also use those of [forTests].
 var Shipped = func() *pflag.FlagSet {
@@ -88,6 +106,12 @@ func WatchOptionsOf(stderr io.Writer, args ...string) (o fleet.WatchOptions, err
 // NewLog returns a log of level debug, whose lines are limited.
 func NewLog(w io.Writer) *slog.Logger { return logFlags{level: "debug"}.console(w).log }
 
+// NewConsole returns the log of these flags, and the function that prints a notice.
+func NewConsole(w io.Writer, level, format string) (*slog.Logger, func(ctx context.Context, format string, args ...any)) {
+	out := logFlags{level, format}.console(w)
+	return out.log, out.say
+}
+
 // NewAsyncWriter returns the stderr of a daemon, and the function that closes it.
 func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Writer, end func()) {
 	a := newAsyncWriter(w, notice)
@@ -128,6 +152,9 @@ func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, e
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 
+// Progress is what /readyz?verbose says of a publisher.
+var Progress = progress
+
 // Resource returns the resource of log records from this node and cluster, as text.
 func Resource(node, cluster string) (string, error) {
 	f := publishFlags{}
@@ -142,9 +169,9 @@ var (
 	FindOrAddPod = findOrAddPod
 )
 
-// ChurnAfterCall changes three pods twice a second, from the first call on.
-func ChurnAfterCall(ctx context.Context, node *simruntime.Runtime) error {
-	return (&simulation{pods: 3, churnRate: 2}).churnAfterCall(ctx, node)
+// ChurnAfterCall changes three pods, except some, twice a second, from the first call on.
+func ChurnAfterCall(ctx context.Context, node *simruntime.Runtime, seed uint64, keep ...pleg.PodUID) error {
+	return (&simulation{pods: 3, seed: seed, churnRate: 2}).churnAfterCall(ctx, node, keep...)
 }
 
 // PodsOfSeed returns the pods with which a simulation begins.

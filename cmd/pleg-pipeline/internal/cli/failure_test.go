@@ -1,9 +1,12 @@
 package cli_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,13 +32,19 @@ var failures = []struct{ args, want string }{
 	{"pods --connect unix://STALE", "it has ended"},
 	{"events --connect FILE", "connect to the daemon at FILE"},
 	{"events --no-headers --fleet nats://BUSY --cluster a/b", `watch fleet: `},
+	{"pods --fleet nats://BUSY --cluster c --tlsca /none/ca", "--fleet: connect to NATS: "},
+	{"run --simulate=1 --quiet --nats nats://BUSY --cluster c --creds /none/creds", "--nats: connect to NATS: "},
 	{"top -r /s", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
 	{"record -r /s FILE", "it exists; name a new file"},
 	{"record -r /s /nonexistent/r", "no such file or directory"},
+	{"record -r DIR FILE/r", "record: open FILE/r"},
 	{"record -r /nonexistent/s DIR/unused", "the socket does not exist"},
 	{"run -r replay:/nonexistent/r", "no such file"},
 }
+
+// temporary matches the folder of a simulated runtime.
+var temporary = regexp.MustCompile(`unix:///\S*/pleg-pipeline-\d+/`)
 
 func TestFailures(t *testing.T) {
 	t.Parallel()
@@ -46,13 +55,19 @@ func TestFailures(t *testing.T) {
 	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	kit.Must(t, err)
 	defer busy.Close()
-	named := strings.NewReplacer("DIR", dir, "FILE", file, "SILENT", silent, "STALE", stale, "BUSY", busy.Addr().String())
+	texts := []string{"DIR", dir, "FILE", file, "SILENT", silent, "STALE", stale, "BUSY", busy.Addr().String()}
+	named := strings.NewReplacer(texts...)
+	slices.Reverse(texts)
+	generic := strings.NewReplacer(texts...)
+	var all strings.Builder
 	for _, test := range failures {
 		code, stdout, stderr := run(t, strings.Fields(named.Replace(test.args))...)
 		if want := named.Replace(test.want); code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d and %q", test.args, code, stdout, stderr, cli.ExitFailure, want)
 		}
+		fmt.Fprintf(&all, "$ %s\n%s\n", test.args, temporary.ReplaceAllString(generic.Replace(stderr), "unix:///TMP/"))
 	}
+	kit.Golden(t, "testdata/failures.golden", all.String())
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
 		t.Errorf("%v is left behind", files)
 	}

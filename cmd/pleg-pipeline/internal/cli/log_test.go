@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,10 +28,10 @@ func TestLogIsLimited(t *testing.T) {
 			t.Errorf("a line has %d bytes, want its values cut", n)
 		}
 		out.Reset()
-		log.Warn("another message")
+		log.Info("another message")
 		time.Sleep(time.Second)
 		for range 10 {
-			log.With("more", true).Warn("pod skipped")
+			log.With("more", true).Info("pod skipped")
 		}
 		for n := range 100 {
 			log.Debug("event", "n", n)
@@ -46,4 +48,56 @@ func TestLogIsLimited(t *testing.T) {
 			t.Errorf("the next line is %q, want the lines suppressed since the last", &out)
 		}
 	})
+}
+
+// A line is written from the level of the flag on, a notice at each level, in the format of the lines.
+func TestLevelsAndFormats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const text, object = "time=2000-01-01T00:00:00.000Z level=%s msg=said n=7\n", `{"time":"2000-01-01T00:00:00Z","level":"%s","msg":"said","n":7}` + "\n"
+		levels := []string{"debug", "info", "warn", "error"}
+		for n, level := range levels {
+			for format, line := range map[string]string{"text": text, "json": object} {
+				var out, want strings.Builder
+				log, say := cli.NewConsole(&out, level, format)
+				for _, of := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+					log.Log(t.Context(), of, "said", "n", 7)
+				}
+				say(t.Context(), "%d \x1b pods", 2)
+				for _, of := range levels[n:] {
+					fmt.Fprintf(&want, line, strings.ToUpper(of))
+				}
+				want.WriteString(map[string]string{"text": "pleg-pipeline: 2 ? pods\n", "json": `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"2 ? pods"}` + "\n"}[format])
+				if out.String() != want.String() {
+					t.Errorf("%s, %s: %s, want %s", level, format, &out, &want)
+				}
+			}
+		}
+	})
+}
+
+// Values are cut to 1 KiB, notices to 4 KiB, between two characters, and say how long they were.
+func TestLongTextsAreCut(t *testing.T) {
+	for n, want := range map[int]string{
+		1024: "x" + strings.Repeat("y", 1023), 1025: "x" + strings.Repeat("y", 1023) + "... (1025 bytes)",
+	} {
+		value := ("x" + strings.Repeat("y", n))[:n]
+		var out strings.Builder
+		cli.NewLog(&out).Info("m", "text", value, "err", errors.New(value))
+		if line := strings.ReplaceAll(out.String(), `"`, ""); !strings.HasSuffix(line, " text="+want+" err="+want+"\n") {
+			t.Errorf("%d bytes: %s", n, &out)
+		}
+	}
+	var out strings.Builder
+	cli.NewLog(&out).Info("m", "text", "x"+strings.Repeat("é", 600))
+	if want := "x" + strings.Repeat("é", 511) + "... (1201 bytes)"; !strings.Contains(out.String(), want) {
+		t.Errorf("%s, want %s", &out, want)
+	}
+	_, say := cli.NewConsole(&out, "error", "text")
+	for n, want := range map[int]string{4096: "", 4097: "... (4097 bytes)"} {
+		out.Reset()
+		say(t.Context(), "%s", strings.Repeat("z", n))
+		if want := "pleg-pipeline: " + strings.Repeat("z", 4096) + want + "\n"; out.String() != want {
+			t.Errorf("%d bytes: %s", n, &out)
+		}
+	}
 }

@@ -48,20 +48,30 @@ func TestLookup(t *testing.T) {
 // TestNoDaemon runs commands that need a daemon where none runs, or where one does not take a connection.
 func TestNoDaemon(t *testing.T) {
 	t.Parallel()
+	const needed = ": to start one, run pleg-pipeline run --socket /run/pleg-pipeline/pleg.sock; --connect names the socket of another"
 	for _, test := range []struct {
-		args string
-		err  error
-		want string
+		args     string
+		variable string // PLEG_PIPELINE_SOCKET
+		err      error
+		want     string
 	}{
-		{"lookup 7d1f", syscall.ENOENT, "there is no daemon at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
-		{"pods", syscall.EACCES, "connect to the daemon at /run/pleg-pipeline/pleg.sock: permission denied: only root (sudo) and the owner and group of the socket may connect"},
-		{"pods", os.ErrDeadlineExceeded, "connect to the daemon at /run/pleg-pipeline/pleg.sock: the daemon does not answer"},
-		{"events --since 3c5e:1", syscall.ECONNREFUSED, "no daemon answers at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
+		{"lookup 7d1f", "", syscall.ENOENT, "there is no daemon at /run/pleg-pipeline/pleg.sock" + needed},
+		{"events --since 3c5e:1", "", syscall.ECONNREFUSED, "no daemon answers at /run/pleg-pipeline/pleg.sock" + needed},
+		{"pods", "", syscall.EACCES, "connect to the daemon at /run/pleg-pipeline/pleg.sock: permission denied: only root (sudo) and the owner and group of the socket may connect"},
+		{"pods", "", &net.OpError{Op: "dial", Err: syscall.EAGAIN}, "connect to the daemon at /run/pleg-pipeline/pleg.sock: resource temporarily unavailable"},
+		{"pods", "", os.ErrDeadlineExceeded, "connect to the daemon at /run/pleg-pipeline/pleg.sock: the daemon does not answer"},
+		{"pods", "unix:///b", syscall.ENOENT, "connect to the daemon at /b: the socket does not exist: to start a daemon, run pleg-pipeline run --socket /b"},
+		{"pods --connect unix:///a", "/b", syscall.ECONNREFUSED, "connect to the daemon at /a: it has ended"},
 	} {
-		p := cli.Process{Dial: func(context.Context, string) (net.Conn, error) { return nil, test.err }}
+		p := with(map[string]string{"PLEG_PIPELINE_SOCKET": test.variable})
+		dialed := ""
+		p.Dial = func(_ context.Context, socket string) (net.Conn, error) {
+			dialed = socket
+			return nil, test.err
+		}
 		code, _, text := execute(t, p, strings.Fields(test.args)...)
-		if code != cli.ExitFailure || !strings.Contains(text, test.want) || strings.Contains(text, "in this process") {
-			t.Errorf("%s: exit code %d and %q, want %d and %q", test.args, code, text, cli.ExitFailure, test.want)
+		if code != cli.ExitFailure || text != "pleg-pipeline: "+test.want+"\n" || !strings.Contains(text, " at "+dialed+":") {
+			t.Errorf("%s: exit code %d and %q after %s, want %d and %q", test.args, code, text, dialed, cli.ExitFailure, test.want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -207,7 +208,11 @@ func waitForPods(t *testing.T, socket string, n int) []cache.Entry {
 func TestRunServesSocket(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "created", "pleg.sock") // the daemon creates the directory
-	s := startDaemon(t, socket)
+	here, err := os.Getwd()
+	kit.Must(t, err)
+	relative, err := filepath.Rel(here, socket)
+	kit.Must(t, err)
+	s := startDaemon(t, relative)
 	info, err := os.Stat(socket)
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
 		t.Errorf("socket = %v, %v, want mode 0660", info.Mode(), err)
@@ -219,7 +224,7 @@ func TestRunServesSocket(t *testing.T) {
 	if dir, err := os.Stat(filepath.Dir(socket)); err != nil || dir.Mode() != want.Mode() {
 		t.Errorf("its directory = %v, %v, want that others find the socket", dir.Mode(), err)
 	}
-	if now, err := newClient(t, socket).Status(t.Context()); err != nil || now.Version == "" {
+	if now, err := newClient(t, socket).Status(t.Context()); err != nil || now.Version != "(devel)" {
 		t.Errorf("the version of the daemon is %q, %v", now.Version, err)
 	}
 	code, _, stderr := run(t, "run", "--simulate=1", "--socket", socket)
@@ -227,6 +232,13 @@ func TestRunServesSocket(t *testing.T) {
 		t.Errorf("second daemon: exit code %d, stderr %q, want that the socket is in use", code, stderr)
 	}
 	s.stopAndWait(t)
+	said := regexp.MustCompile(`^pleg-pipeline: the runtime is simulated: 2 pods, 0 changes/s, seed 1
+pleg-pipeline: serving pods and events on ` + socket + `; to see them: pleg-pipeline events --connect ` + socket + `
+pleg-pipeline: connected to simruntime 0\.1\.0 at unix:///\S+/cri\.sock
+(time=.*\n)*pleg-pipeline: context canceled after [0-9.]+m?s: \d+ relists, 8 events, 0 missed by subscribers\n$`)
+	if !said.MatchString(s.stderr.String()) {
+		t.Errorf("stderr %q, want %v", s.stderr, said)
+	}
 	if _, err := os.Stat(socket); err == nil {
 		t.Errorf("%s still exists", socket)
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -50,9 +51,9 @@ func TestRunPrintsJSON(t *testing.T) {
 		}
 	}
 	for want, text := range map[string]string{
-		`"type":"ContainerDied"`:                  stdout,
-		`"msg":"connected to test .* at unix:///`: stderr,
-		`"msg":"the recording has ended after [0-9.]+m?s: [1-9][0-9]* relists, [1-9][0-9]* events, 0 missed by subscribers"`: stderr,
+		`"type":"ContainerDied"`:                 stdout,
+		`"msg":"connected to test 1 at unix:///`: stderr,
+		`"msg":"the recording has ended after [0-9.]+m?s: [1-9][0-9]* relists, 5 events, 0 missed by subscribers"`: stderr,
 	} {
 		if code != cli.ExitOK || !regexp.MustCompile(want).MatchString(text) {
 			t.Errorf("exit code %d, %q, want a match of %q", code, text, want)
@@ -137,7 +138,7 @@ func TestEndsWhenNobodyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.stopAndWait(t)
-		if want := "nobody reads the output"; !strings.Contains(s.stderr.String(), want) {
+		if want := "pleg-pipeline: nobody reads the output: the rest of it is lost\n"; !strings.Contains(s.stderr.String(), want) {
 			t.Errorf("%s: stderr = %q, want %q", args, s.stderr, want)
 		}
 		_ = r.Close() // ends the blocked write
@@ -170,32 +171,43 @@ func get(t *testing.T, url string) (int, string) {
 // pods.
 func TestRunServesHTTP(t *testing.T) {
 	t.Parallel()
+	const first = "^pleg-pipeline: the runtime is simulated: 1 pods, 0 changes/s, seed 1\npleg-pipeline: "
 	dir := t.TempDir()
 	password, plain := filepath.Join(dir, "password"), filepath.Join(dir, "plain")
 	kit.Must(t, os.WriteFile(password, []byte("basic_auth_users: {jo: $2a$04$oulzlyBHABGVms2WBELgwuPaHoiFSNNrzT7pYv2440S2lbW84d4x6}\n"), 0o600))
 	kit.Must(t, os.WriteFile(plain, []byte("http_server_config: {http2: false}\n"), 0o600))
 	for _, test := range []struct {
-		args, said string
-		answers    []string // path, code and a part of the body
+		args    string
+		said    string   // matches all that is said first
+		answers []string // path, code and a part of the body
 	}{
-		{"--listen 0 --health-listen 0.0.0.0:0 --node n1 --otlp http://127.0.0.1:1 --nats nats://127.0.0.1:1 --cluster c --socket " + filepath.Join(dir, "pleg.sock"), "serving a page, metrics, health, pods and events on", []string{
+		{"--listen 0 --health-listen 0.0.0.0:0 --node n1 --otlp http://127.0.0.1:1 --nats nats://127.0.0.1:1 --cluster c --socket " + filepath.Join(dir, "pleg.sock"), first + `serving a page, metrics, health, pods and events on http://127\.0\.0\.1:\d+
+pleg-pipeline: serving health for probes on http://\S+:\d+
+pleg-pipeline: serving pods and events on (/\S+/pleg\.sock); to see them: pleg-pipeline events --connect /\S+/pleg\.sock
+pleg-pipeline: connected to simruntime 0\.1\.0 at unix:///\S+/cri\.sock
+pleg-pipeline: publishing as node n1 of cluster c; to see the events: pleg-pipeline events --fleet nats://127.0.0.1:1 --cluster c
+pleg-pipeline: exporting OpenTelemetry logs as node n1 to http://127.0.0.1:1
+`, []string{
 			"/livez 200 ok", "/readyz 200 ok", "/readyz?verbose 200 [+]pleg ok\n", "/metrics 200 pleg_relist_duration_seconds_count",
 			`/metrics 200 pleg_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", "/metrics 200 process_cpu_seconds_total", `/metrics 200 pleg_build_info{`, `/pods 200 "state":"ready"`,
 			"/metrics 200 pleg_server_connections 0", `/stages 200 "node":"n1"`,
-			"/readyz?verbose 200 [+]otlp: ", "/readyz?verbose 200  nothing accepted for ", "H/readyz?verbose 200 [+]otlp: ", "O/readyz?verbose 200 [+]otlp ok",
+			"/readyz?verbose 200 [+]otlp: ", "/readyz?verbose 200  nothing accepted for ", `/metrics 200 pleg_subscriber_lag_events{subscriber="stdout"} 0`, "H/readyz?verbose 200 [+]otlp: ", "O/readyz?verbose 200 [+]otlp ok",
 			"/readyz?verbose 200 [+]nats: ", "/readyz?verbose 200 nothing acknowledged for ", "O/readyz?verbose 200 [+]nats ok", "/metrics 200 pleg_fleet_failing_seconds",
 			"/metrics 200 pleg_otlp_exported_records_total 0",
 		}},
-		{"--listen 0.0.0.0:0", "pods and events only to clients that --web-config authenticates", []string{"/metrics 200 "}},
-		{"--listen 0 --health-listen 0.0.0.0:0 --web-config " + password, "events on http(s)://", []string{"/livez 401 ", "/pods 401 ", "H/livez 200 ", "H/readyz 200 ", "H/metrics 404 "}},
+		{"--listen 0.0.0.0:0", first + `serving a page, metrics, health, pods and events on http://\S+:\d+; pods and events only to clients that --web-config authenticates, because other machines can connect\n`, []string{"/metrics 200 "}},
+		{"--listen 0 --health-listen 0.0.0.0:0 --web-config " + password, first + `serving a page, metrics, health, pods and events on http\(s\)://127\.0\.0\.1:\d+\n`, []string{"/livez 401 ", "/pods 401 ", "H/livez 200 ", "H/readyz 200 ", "H/metrics 404 "}},
 		{"--listen 0.0.0.0:0 --web-config " + plain, "", []string{"/pods 403 encryption"}},
 	} {
 		out := newTranscript()
 		s := start(t, out, strings.Fields("run --simulate=1 --churn-rate 0 "+test.args)...)
 		out.await(t, "(sandbox)")
+		if s.stderr.await(t, "connected to"); strings.Contains(test.args, "--otlp") {
+			s.stderr.await(t, "exporting")
+		}
 		ports := regexp.MustCompile(`on http\S+:([0-9]+)`).FindAllStringSubmatch(s.stderr.String(), -1)
-		if len(ports) != strings.Count(test.args, "listen ") || !strings.Contains(s.stderr.String(), test.said) {
-			t.Fatalf("%s: stderr = %q, want the addresses and %q", test.args, s.stderr, test.said)
+		if len(ports) != strings.Count(test.args, "listen ") || !regexp.MustCompile(test.said).MatchString(s.stderr.String()) {
+			t.Fatalf("%s: stderr = %q, want the addresses and %s", test.args, s.stderr, test.said)
 		}
 		for _, answer := range test.answers {
 			of, path, _ := strings.Cut(answer, "/")
@@ -210,12 +222,37 @@ func TestRunServesHTTP(t *testing.T) {
 				}
 			}
 			code, body := get(t, "http://"+host+":"+port+"/"+path)
+			if path == "metrics" && strings.Contains(test.args, "--otlp") {
+				kit.Golden(t, "testdata/metrics.golden", strings.Join(family.FindAllString(body, -1), ""))
+			}
+			if strings.HasSuffix(answer, "[+]nats: ") && !quietPublishers.MatchString(body) {
+				t.Errorf("GET %s = %s, want %v", answer, body, quietPublishers)
+			}
 			if got := fmt.Sprintf("%d %s", code, body); !strings.HasPrefix(got, want[:4]) || !strings.Contains(got, want[4:]) {
 				t.Errorf("%s: GET %s = %s, want %s", test.args, answer, got, want)
 			}
 		}
 		s.stopAndWait(t)
 	}
+}
+
+// quietPublishers matches what /readyz?verbose says of publishers without a server.
+var quietPublishers = regexp.MustCompile(`\n\[\+\]nats: (cannot publish: not connected to nats://127\.0\.0\.1:1: [^;\n]*; )?nothing acknowledged for \d+s
+\[\+\]otlp: (cannot export: [^\n]*; )?nothing accepted for \d+s\n`)
+
+// family is the line of a metric.
+var family = regexp.MustCompile(`(?m)^# TYPE .*\n`)
+
+// What /readyz?verbose says of a publisher, without an error and with one.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		last := time.Now().Add(-90400 * time.Millisecond)
+		for want, err := range map[string]error{"nothing stored for 1m30s": nil, "cannot store: broken; nothing stored for 1m30s": errors.New("broken")} {
+			if got := cli.Progress("store", "stored", last, err); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+	})
 }
 
 // Each series is kept for every node of a cluster. Two clients and CRI events are in the count.
@@ -339,6 +376,22 @@ func TestRunBoundsClients(t *testing.T) {
 	}
 }
 
+// A server of a cluster that accepts and never answers, and Ctrl-C.
+func TestStopsBeforeAServerAnswers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	kit.Must(t, err)
+	defer l.Close()
+	s := start(t, newTranscript(), "pods", "--fleet", "nats://"+l.Addr().String(), "--cluster", "c")
+	conn, err := l.Accept()
+	kit.Must(t, err)
+	s.stopAndWait(t)
+	_ = conn.Close()
+	if want := "pleg-pipeline: context canceled before there was an answer\n"; s.stderr.String() != want {
+		t.Errorf("stderr %q, want %q", s.stderr, want)
+	}
+}
+
 // TestStopsBeforeAnAnswer presses Ctrl-C during the check of a runtime that accepts and never answers, or in front of
 // a daemon like that. A command looks twice whether there is a daemon before it asks.
 func TestStopsBeforeAnAnswer(t *testing.T) {
@@ -353,7 +406,7 @@ func TestStopsBeforeAnAnswer(t *testing.T) {
 		}
 		s.stop()
 		s.ends(t, cli.ExitOK)
-		if want := "before there was an answer"; connections == 1 && !strings.Contains(s.stderr.String(), want) {
+		if want := "pleg-pipeline: context canceled before there was an answer\n"; connections == 1 && s.stderr.String() != want {
 			t.Errorf("%s: stderr = %q, want %q", args, s.stderr, want)
 		}
 	}

@@ -99,7 +99,7 @@ func (f *runtimeFlags) use(ctx context.Context, p Process, out console, fn func(
 		return fmt.Errorf("%w\nname one with --runtime-endpoint, or try the program without a runtime: %s run --simulate", err, Name)
 	}
 	if err != nil {
-		return err
+		return interrupted(ctx, out, err)
 	}
 	if file, ok := found.Recording(); ok {
 		return f.replay(ctx, out, file, fn)

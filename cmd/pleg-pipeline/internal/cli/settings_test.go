@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,6 +49,26 @@ func TestMisspeltVariables(t *testing.T) {
 			t.Errorf("%s: a shell completes ru to %q, %s", variable, stdout, stderr)
 		}
 	}
+}
+
+// Each misspelt variable is named.
+func TestTwoMisspeltVariables(t *testing.T) {
+	environ := func() []string { return []string{"PLEG_PIPELINE_A=1", "PLEG_PIPELINE_B="} }
+	code, _, stderr := execute(t, cli.Process{Environ: environ}, "version")
+	const each = "environment variable PLEG_PIPELINE_%s: no flag has this name: want one of --print-config, such as PLEG_PIPELINE_RELIST_PERIOD\n"
+	if want := "pleg-pipeline: " + fmt.Sprintf(each+each, "A", "B") + "Run 'pleg-pipeline version --help' for usage.\n"; code != cli.ExitUsage || stderr != want {
+		t.Errorf("exit code %d, stderr %q, want %q", code, stderr, want)
+	}
+}
+
+// TestPrintConfig has a value of each type of flag.
+func TestPrintConfig(t *testing.T) {
+	env := map[string]string{"PLEG_PIPELINE_NATS_MAX_BYTES": "50M", "PLEG_PIPELINE_CHURN_RATE": "0.5", "PLEG_PIPELINE_SEED": "7"}
+	code, out, errs := printConfig(t, env, "", strings.Fields("--simulate=5 --quiet --nats nats://h --cluster c --relist-period 90s -v warn")...)
+	if code != cli.ExitOK || errs != "" {
+		t.Errorf("exit code %d, stderr %q", code, errs)
+	}
+	kit.Golden(t, "testdata/print-config.golden", out)
 }
 
 func TestSettingsPrecedence(t *testing.T) {
@@ -111,6 +132,7 @@ func TestSettingsErrors(t *testing.T) {
 		file string
 		want string
 	}{
+		"two unknown keys":             {file: "zeta: 4\nalpha: 5", want: `file.yaml: unknown key "alpha": want the names of flags without the dashes`},
 		"unknown key":                  {file: "inspectorz: 4", want: `unknown key "inspectorz"`},
 		"key that is no setting":       {file: "print-config: true", want: `unknown key "print-config"`},
 		"key twice":                    {file: "history: 4\nhistory: 5", want: `"history" already set`},
@@ -119,8 +141,10 @@ func TestSettingsErrors(t *testing.T) {
 		"a list":                       {file: "history: [4]", want: "cannot unmarshal"},
 		"bad value":                    {file: "history: many", want: "file.yaml: history: invalid argument \"many\""},
 		"bad value in the environment": {env: map[string]string{"PLEG_PIPELINE_HISTORY": "many"}, want: "PLEG_PIPELINE_HISTORY: invalid argument \"many\" for \"--history\" flag: want a whole number"},
-		"value that is not allowed":    {file: "inspectors: 0", want: "--inspectors must be at least 1, got 0"},
-		"file that does not exist":     {env: map[string]string{"PLEG_PIPELINE_CONFIG_FILE": "/does/not/exist"}, want: "--config-file: open /does/not/exist"},
+		"two bad variables": {env: map[string]string{"PLEG_PIPELINE_RELIST_PERIOD": "x", "PLEG_PIPELINE_INSPECTORS": "few"},
+			want: "want a time with its unit, such as 10s\nenvironment variable PLEG_PIPELINE_INSPECTORS: invalid argument \"few\" for \"--inspectors\" flag"},
+		"value that is not allowed": {file: "inspectors: 0", want: "--inspectors must be at least 1, got 0"},
+		"file that does not exist":  {env: map[string]string{"PLEG_PIPELINE_CONFIG_FILE": "/does/not/exist"}, want: "--config-file: open /does/not/exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := printConfig(t, tc.env, tc.file)
@@ -156,6 +180,21 @@ func TestOpenTelemetryIsOff(t *testing.T) {
 		if off && strings.Contains(text+s.stderr.String(), "exporting") {
 			t.Errorf("%s: %s", variable, s.stderr)
 		}
+	}
+}
+
+// Without --node and NODE_NAME, the node is this host. A variable of OpenTelemetry that cannot work is an error.
+func TestOpenTelemetryOfThisHost(t *testing.T) {
+	name, err := os.Hostname()
+	kit.Must(t, err)
+	s := start(t, io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "http://127.0.0.1:1")
+	s.stderr.await(t, "exporting OpenTelemetry logs as node "+name+" to http://127.0.0.1:1\n")
+	s.stopAndWait(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/none/cert")
+	s = start(t, io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "https://127.0.0.1:1")
+	s.ends(t, cli.ExitFailure)
+	if text := s.stderr.String(); !strings.Contains(text, "pleg-pipeline: --otlp: failed to load TLS: open /none/cert: no such file or directory\n") {
+		t.Errorf("stderr %q", text)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -85,6 +86,41 @@ func TestSignalsEndInOrder(t *testing.T) {
 		if !strings.Contains(last, test.want) {
 			t.Errorf("%v: stderr ends with %q, want %q", test.signal, last, test.want)
 		}
+	}
+}
+
+// Under nohup(1), the end of the terminal does not end the program.
+func TestNohup(t *testing.T) {
+	p := newProcess(t, "-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0], "run", "--simulate=1")
+	p.cmd.Path = "/bin/sh"
+	kit.Must(t, p.cmd.Start())
+	p.stderr.await(t, "connected to")
+	p.signal(t, syscall.SIGHUP)
+	p.signal(t, syscall.SIGTERM)
+	if err := p.cmd.Wait(); err != nil || !strings.Contains(p.stderr.String(), "terminated signal received after") {
+		t.Errorf("%v, stderr %q, want the end by SIGTERM", err, p.stderr)
+	}
+}
+
+// Who is not root is told to try sudo.
+func TestSudo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	path := filepath.Join(t.TempDir(), "denied.yaml")
+	kit.Must(t, os.WriteFile(path, nil, 0))
+	p := newProcess(t, "run", "--config-file", path)
+	p.cmd.Path, p.cmd.Dir = "/proc/self/exe", "/" // another user does not find the binary of the test
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	_ = p.cmd.Run()
+	want := "pleg-pipeline: --config-file: open " + path + ": permission denied; root may be needed: try sudo\nRun 'pleg-pipeline run --help' for usage.\n"
+	if code := p.cmd.ProcessState.ExitCode(); code != 2 || p.stderr.String() != want {
+		t.Errorf("exit code %d, stderr %q, want %q", code, p.stderr, want)
+	}
+	p = newProcess(t, "record", "-r", "replay:testdata/short.jsonl", "/sys/r")
+	_ = p.cmd.Run()
+	if text := p.stderr.String(); !strings.Contains(text, "record: open /sys/r: ") || strings.Contains(text, "sudo") {
+		t.Errorf("as root: stderr %q", text)
 	}
 }
 

@@ -35,30 +35,38 @@ func TestVerdictFitsTheTerminal(t *testing.T) {
 	n, err := user.Read(text)
 	kit.Must(t, err)
 	const want = "pleg-pipeline: PROBLEM: shop/web-0 hangs since 00:00 (9.0s) in ContainerStatus\r\n  of nginx\r\n"
-	if got := string(text[:n]); !strings.HasPrefix(got, want) {
+	if got := string(text[:n]); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// Text is colored on a terminal, unless its user does not want it.
+// Text is colored on a terminal, unless its user does not want it. Its columns and lines fit the terminal.
 func TestColors(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
 	startDaemon(t, socket)
 	for environment, want := range map[string]bool{"TERM=xterm": true, "TERM=dumb": false, "NO_COLOR=1": false} {
-		user, terminal := openTerminal(t, 200)
 		name, value, _ := strings.Cut(environment, "=")
-		p := with(map[string]string{name: value})
-		p.Args, p.Out, p.Err = []string{"pods", "--connect", socket}, terminal, io.Discard
-		code := cli.Execute(t.Context(), p)
-		var text []byte
-		for part := make([]byte, 4<<10); code == cli.ExitOK && !strings.Contains(string(text), "ready"); { // a line at a time
-			n, err := user.Read(part)
-			kit.Must(t, err)
-			text = append(text, part[:n]...)
-		}
-		if got := strings.Contains(string(text), "\x1b[32m"); code != cli.ExitOK || got != want {
-			t.Errorf("%s: exit code %d, in color %v, want %v:\n%s", environment, code, got, want, text)
+		for args, shown := range map[string]struct {
+			columns            uint16
+			until, color, fits string
+		}{
+			"pods --connect " + socket: {200, "ready", "\x1b[32m", "NAMESPACE  POD "},
+			"doctor -r /none/socket":   {60, "Runtime", "\x1b[31m", ": the runtime is stopped: /none/socket: the socket\r\n  does not exist\r\n  Do: "},
+		} {
+			user, terminal := openTerminal(t, shown.columns)
+			p := with(map[string]string{name: value})
+			p.Args, p.Out, p.Err = strings.Fields(args), terminal, io.Discard
+			code := cli.Execute(t.Context(), p)
+			var text []byte
+			for part := make([]byte, 4<<10); code != cli.ExitFailure && !strings.Contains(string(text), shown.until); { // a line at a time
+				n, err := user.Read(part)
+				kit.Must(t, err)
+				text = append(text, part[:n]...)
+			}
+			if got := strings.Contains(string(text), shown.color); got != want || !strings.Contains(string(text), shown.fits) {
+				t.Errorf("%s, %s: exit code %d, in color %v, want %v and %q:\n%q", environment, args, code, got, want, shown.fits, text)
+			}
 		}
 	}
 }

@@ -3,7 +3,10 @@ package cli_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,8 +21,10 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
@@ -38,16 +43,21 @@ func shown(term vt.MockTerm) string {
 
 var trailing = regexp.MustCompile(" +\n")
 
-// showing waits until an emulated terminal shows a text.
+// showing waits until an emulated terminal shows a text, matching until it matches a pattern.
 func showing(t *testing.T, term vt.MockTerm, want string) {
+	t.Helper()
+	matching(t, term, regexp.MustCompile(regexp.QuoteMeta(want)))
+}
+
+func matching(t *testing.T, term vt.MockTerm, want *regexp.Regexp) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		text := shown(term)
-		if strings.Contains(text, want) {
+		if want.MatchString(text) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the terminal does not show %q:\n%s", want, text)
+			t.Fatalf("the terminal does not show %v:\n%s", want, text)
 		}
 	}
 }
@@ -90,6 +100,39 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// Lines that would destroy the screen come after it. They are not lost.
+func TestTopHoldsLines(t *testing.T) {
+	t.Parallel()
+	term, stderr, began, code := vt.NewMockTerm(), newTranscript(), make(chan string, 1), make(chan int, 1)
+	p := cli.Process{
+		Args: []string{"top", "-v", "warn", "-r", simulated(t, 2, "--fault", "ContainerStatus/error")}, Out: io.Discard, Err: stderr,
+		Terminal: func() (tcell.Screen, error) {
+			began <- stderr.String()
+			return tcell.NewTerminfoScreenFromTty(term)
+		},
+	}
+	go func() { code <- cli.Execute(t.Context(), p) }()
+	before := <-began
+	matching(t, term, regexp.MustCompile(`since \S+ \((\d\d|[7-9])`)) // it has failed while the screen is shown
+	if during := stderr.String(); during != before {
+		t.Errorf("on the screen: %q", strings.TrimPrefix(during, before))
+	}
+	term.SendRaw([]byte("q"))
+	if got, after := <-code, strings.TrimPrefix(stderr.String(), before); got != cli.ExitOK || !strings.Contains(after, "level=WARN msg=") {
+		t.Errorf("exit code %d, after the screen: %q; before: %q", got, after, before)
+	}
+}
+
+// A terminal that cannot be used.
+func TestTopWithoutAScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := cli.Process{Dial: serveHostile(t, "", &hostile.Daemon{}), Terminal: func() (tcell.Screen, error) { return nil, errors.New("it is on fire") }}
+		if code, stdout, stderr := execute(t, p, "top", "--connect", "socket"); code != cli.ExitFailure || stdout != "" || stderr != "pleg-pipeline: use the terminal: it is on fire\n" {
+			t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+		}
+	})
+}
+
 // TestTopAsksOnceASecond counts the questions for the status.
 func TestTopAsksOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -117,11 +160,32 @@ func TestSilentNodes(t *testing.T) {
 	}
 }
 
-// A pod of a cluster says what of it is not published.
+// What is shown of a pod of a cluster: its last status, or the names of its subject, what of it is not published, and
+// the finding.
 func TestPodOfAFleet(t *testing.T) {
-	p := cli.PodOfFleet(fleet.Pod{Node: "n1", Namespace: "shop", Name: "web-0", Partial: "too large"})
-	if p.FullName() != "n1 shop/web-0" || p.Error != "too large" {
-		t.Errorf("%s has the error %q", p.FullName(), p.Error)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	status := &pleg.PodStatus{
+		UID: "u1", Name: "web-0", Namespace: "shop", IPs: []string{"10.0.0.7"},
+		Containers: []*pleg.ContainerStatus{{ID: "c1", Name: "app", Attempt: 3, State: pleg.StateRunning}},
+	}
+	const of, holds = `{"uid":"u1","node":"n1","name":"web-0","namespace":"shop","state":`,
+		`"ips":["10.0.0.7"],"running":1,"total":1,"restarts":3,"containers":[{"id":"c1","name":"app","attempt":3,"state":"running"}],`
+	for want, pod := range map[string]fleet.Pod{
+		of + `"unknown","severity":"warning",` + holds + `"currentAsOf":"2026-01-02T03:04:05Z"}`: {
+			Node: "n1", Name: "not", Namespace: "these", Entry: cache.Entry{UID: "u1", Status: status, CurrentAsOf: at},
+		},
+		of + `"unknown","severity":"warning","running":0,"total":0,"restarts":0,"error":"too large","uninspected":true}`: {
+			Node: "n1", Name: "web-0", Namespace: "shop", Entry: cache.Entry{UID: "u1"}, Partial: "too large",
+		},
+		of + `"hung","severity":"problem",` + holds + `"stale":true,"finding":{"cause":"hung container","severity":"problem","summary":"","evidence":"","advice":"",` +
+			`"subject":"shop/web-0","what":"hangs","since":"2026-01-02T03:04:05Z"},"currentAsOf":"2026-01-02T03:04:05Z"}`: {
+			Node: "n1", Entry: cache.Entry{UID: "u1", Status: status, CurrentAsOf: at},
+			Finding: &fleet.Finding{Severity: "problem", Cause: "hung container", Subject: "shop/web-0", What: "hangs", Since: at},
+		},
+	} {
+		if got, err := json.Marshal(cli.PodOfFleet(pod)); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
 	}
 }
 

@@ -1,20 +1,28 @@
 package cli_test
 
 import (
+	"cmp"
+	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// usageErrors are command lines, with the text that the error must contain.
+// usageErrors are command lines, with the text that the error must contain. A golden file has the whole texts.
 var usageErrors = []struct{ args, want string }{
 	{"walk", `unknown command "walk"`},
 	{"run --walk", "unknown flag: --walk"},
@@ -22,10 +30,15 @@ var usageErrors = []struct{ args, want string }{
 	{"lookup c --pid 1", "want exactly one: the id of a CONTAINER, --pid or --cgroup"},
 	{"lookup c d", `unexpected argument "d"`},
 	{"lookup --pid -1", "PID must be positive"},
+	{"lookup --cgroup x", "want a whole number that is not negative"},
 	{"lookup --pid 1 --wait -1s", "Wait must not be negative"},
 	{"run walk", `unexpected argument "walk"`},
+	{"run walk away", `unexpected argument "walk away"`},
+	{"run 50", `unexpected argument "50"`},
 	{"run --simulate 50", "--simulate=50"},
 	{"run --simulate=0", "--simulate must be between 1 and 100000, got 0"},
+	{"run --simulate=100001", "--simulate must be between 1 and 100000, got 100001"},
+	{"run --simulate=99999999999999999999", "value out of range"},
 	{"run --simulate=many", `"--simulate" flag: want a whole number`},
 	{"run --simulate -r /s", "--simulate cannot be combined with --runtime-endpoint"},
 	{"run --simulate --config /c", "--simulate cannot be combined with --runtime-endpoint or --config"},
@@ -61,6 +74,7 @@ var usageErrors = []struct{ args, want string }{
 	{"fleet create --fleet nats://h --cluster c --max-age 0s", "--max-age 0s: want a positive time"},
 	{"fleet create --fleet nats://h --cluster c --max-bytes 5X", `"5X" is no size`},
 	{"fleet create --fleet nats://h --cluster c --max-bytes 8388608T", `"8388608T" is no size`},
+	{"fleet create --walk", "unknown flag: --walk"},
 	{"fleet forgot", `unknown command "forgot" for "pleg-pipeline fleet"`},
 	{"fleet", "fleet needs one of create, forget"},
 	{"events --node n", "--node needs --fleet"},
@@ -68,9 +82,11 @@ var usageErrors = []struct{ args, want string }{
 	{"events --fleet nats://h --cluster c -r /r", "--fleet cannot be combined with --runtime-endpoint"},
 	{"events --fleet nats://h --cluster c --since 12", `--since: "12" is not a position of a fleet`},
 	{"run --socket=", "--socket must not be empty"},
+	{"run --config-file=", "--config-file must not be empty"},
 	{"run --web-config f", "--web-config needs --listen"},
 	{"run --listen=", "--listen: "},
 	{"run --health-listen port", "--health-listen: "},
+	{"run --health-listen=", "--health-listen: "},
 	{"events --type Born", `--type "Born" is unknown: want ContainerStarted, `},
 	{"events -l ((", `--selector: "((" is not a label selector`},
 	{"events --since x", `--since: "x" is not a position: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120, or a time, such as 10m`},
@@ -109,12 +125,14 @@ var usageErrors = []struct{ args, want string }{
 	{"simulate", "--socket is required"},
 	{"simulate --socket /s --pods -1", "--pods must be between 0 and 100000, got -1"},
 	{"simulate --socket /s --churn-rate -1", "--churn-rate must be"},
+	{"simulate --socket /s --churn-rate many", "want a number"},
 	{"simulate --socket /none/s --churn-rate NaN", "--churn-rate must be"},
 	{"simulate --socket /none/s --churn-rate +Inf", "--churn-rate must be"},
 }
 
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
+	var all strings.Builder
 	for _, test := range usageErrors {
 		t.Run(test.args, func(t *testing.T) {
 			code, stdout, stderr := run(t, strings.Fields(test.args)...)
@@ -127,7 +145,28 @@ func TestUsageErrors(t *testing.T) {
 			if !strings.Contains(stderr, test.want) || !strings.Contains(stderr, "--help' for usage") {
 				t.Errorf("stderr = %q, want %q and how to get help", stderr, test.want)
 			}
+			fmt.Fprintf(&all, "$ %s\n%s\n", test.args, stderr)
 		})
+	}
+	kit.Golden(t, "testdata/usage-errors.golden", all.String())
+}
+
+// The last values that a limit allows.
+func TestLimitsAreAllowed(t *testing.T) {
+	for _, args := range []string{
+		"--simulate=1", "--simulate=100000", "--inspectors 1", "--relist-period 10ms", "--relist-period 2m59s", "--quiet --listen 0", "--quiet --socket /s", "--quiet --otlp h:1", "--quiet --nats h --cluster c",
+	} {
+		if code, _, stderr := run(t, append([]string{"run", "--print-config"}, strings.Fields(args)...)...); code != cli.ExitOK || stderr != "" {
+			t.Errorf("%s: exit code %d, stderr %q", args, code, stderr)
+		}
+	}
+}
+
+// What a process does not name is that of the system.
+func TestDefaultsOfTheProcess(t *testing.T) {
+	pressure, cgroups, proc, sockets := cli.Defaults()
+	if got := fmt.Sprintf("%s, %s, %s", pressure, cgroups, proc); got != "/proc/pressure, /sys/fs/cgroup, /proc" || !slices.Equal(sockets, endpoint.WellKnown()) {
+		t.Errorf("%s, sockets %q", got, sockets)
 	}
 }
 
@@ -206,18 +245,44 @@ func TestFlagsThatOnlyTuneAreDocumented(t *testing.T) {
 	}
 }
 
+// A release and another build, as text, as JSON and as a metric.
 func TestVersion(t *testing.T) {
-	for _, arg := range []string{"version", "--version"} {
-		code, stdout, _ := run(t, arg)
-		if code != cli.ExitOK || !strings.HasPrefix(stdout, "pleg-pipeline ") || strings.Count(stdout, "\n") != 1 {
-			t.Errorf("%s = %d %q, want one line", arg, code, stdout)
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	for _, build := range []struct{ version, revision, said string }{{"", "", "(devel) ("}, {"v9.8.7", "0f1e2d", "v9.8.7 (commit 0f1e2d, "}} {
+		cli.Release(t, build.version, build.revision)
+		shown := cmp.Or(build.version, "(devel)")
+		line := fmt.Sprintf("pleg-pipeline %s%s, %s)\n", build.said, runtime.Version(), platform)
+		for arg, want := range map[string]string{
+			"version": line, "--version": line,
+			"version -o json": fmt.Sprintf(`{"commit":%q,"goVersion":%q,"platform":%q,"version":%q}`+"\n", build.revision, runtime.Version(), platform, shown),
+		} {
+			if code, stdout, stderr := run(t, strings.Fields(arg)...); code != cli.ExitOK || stdout != want || stderr != "" {
+				t.Errorf("%s = %d %q and stderr %q, want %q", arg, code, stdout, stderr, want)
+			}
+		}
+		want := fmt.Sprintf("# HELP pleg_build_info Always 1; the labels say what was built.\n# TYPE pleg_build_info gauge\npleg_build_info{goversion=%q,revision=%q,version=%q} 1\n",
+			runtime.Version(), build.revision, shown)
+		if err := testutil.CollectAndCompare(cli.NewBuildMetric(), strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Whoever closes the output before it is written ends the program in order.
+func TestClosedOutput(t *testing.T) {
+	r, w := io.Pipe()
+	_ = r.Close()
+	for _, args := range []string{"version", "version -o json", "run --print-config", "events -r replay:testdata/restart.jsonl"} {
+		s := start(t, w, strings.Fields(args)...)
+		if s.ends(t, cli.ExitOK); strings.Contains(s.stderr.String(), "closed pipe") {
+			t.Errorf("%s: stderr %q", args, s.stderr)
 		}
 	}
 }
 
 func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"__complete run --output ", "text\nwide\nname\njson\n"},
+		{"__complete run --output ", "text\nwide\nname\njson\n:4\n"}, // no names of files
 		{"__complete ru", "run\t"},
 		{"__complete events --type ", "ContainerStarted\nContainerDied\n"},
 	} {

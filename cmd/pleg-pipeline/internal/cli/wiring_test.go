@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,12 +16,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // local is the address of this machine on any listener.
@@ -57,16 +60,10 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 			return cli.Serve(ctx, p, local{web}, nil, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 		})
 		time.Sleep(30 * time.Second)
-		page := http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return web.DialContext(ctx) },
-		}}
-		for path, want := range map[string]string{"/hour": `"hung":[0,0,0]`, "/stages": `"runtime":"simruntime `} {
-			answer, err := page.Get("http://127.0.0.1" + path)
-			kit.Must(t, err)
-			if body, _ := io.ReadAll(answer.Body); !strings.Contains(string(body), want) {
+		for path, want := range map[string]string{"/hour": `"hung":[0,0,0]`, "/stages": `"runtime":"simruntime 0.1.0"`} {
+			if body := getPage(t, web, path); !strings.Contains(body, want) {
 				t.Errorf("GET %s = %s, want %s", path, body, want)
 			}
-			_ = answer.Body.Close()
 		}
 		kit.Must(t, stop())
 		for _, want := range []string{"shop/web-0 has a hung shim", "a client does not read from the runtime"} {
@@ -78,7 +75,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		if len(files) != 1 {
 			t.Fatalf("incidents %q, want one", files)
 		}
-		if r, err := recording.Open(t.Context(), files[0]); err != nil || r.Runtime == nil {
+		if r, err := recording.Open(t.Context(), files[0]); err != nil || r.Runtime == nil || r.Header.Program != "(devel)" || !r.Header.Redacted {
 			t.Errorf("the incident is %+v, %v, want the answers of the runtime", r, err)
 		}
 	})
@@ -102,4 +99,69 @@ func TestEndsWithEachServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The summary counts what a blocked reader of stdout missed.
+func TestSummaryOfADaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, runtime := simruntime.New(simruntime.Options{Seed: 1}), bufconn.Listen(64<<10)
+		node.Populate(simruntime.Population{Pods: 4, Containers: 1})
+		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
+		gate, out, said := make(chan struct{}), newTranscript(), newTranscript()
+		p := cli.Process{Args: strings.Fields("-o json --history 8"), Out: gated{out, gate}, Err: said, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
+		stop := kit.Run(t, func(ctx context.Context) error {
+			return cli.Serve(ctx, p, nil, nil, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
+		})
+		for range 10 {
+			time.Sleep(5 * time.Second)
+			node.Burst(4, simruntime.Restart)
+		}
+		close(gate)
+		time.Sleep(5 * time.Second)
+		kit.Must(t, stop())
+		var missed uint64
+		for _, ev := range decode(t, out.String()) {
+			missed += ev.Missed
+		}
+		if want := regexp.MustCompile(fmt.Sprintf(`context canceled after 55s: 5[56] relists, 92 events, %d missed by subscribers\n$`, missed)); missed < 50 || !want.MatchString(said.String()) {
+			t.Errorf("stderr %q, want %v", said, want)
+		}
+	})
+}
+
+// An update of the runtime is shown within a minute.
+func TestUpdateOfTheRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, runtime, web := time.Now(), bufconn.Listen(64<<10), bufconn.Listen(64<<10)
+		rawruntime.Serve(t, &rawruntime.Runtime{After: func(answer any) any {
+			if v, ok := answer.(*runtimeapi.VersionResponse); ok && time.Since(began) > 30*time.Second {
+				v.RuntimeVersion = "v8"
+			}
+			return answer
+		}}, runtime)
+		p := cli.Process{Args: []string{"-q"}, Out: io.Discard, Err: io.Discard, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
+		kit.Run(t, func(ctx context.Context) error {
+			return cli.Serve(ctx, p, local{web}, nil, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
+		})
+		for _, want := range []string{"fake v7", "fake v8"} {
+			time.Sleep(59 * time.Second)
+			if body := getPage(t, web, "/stages"); !strings.Contains(body, `"runtime":"`+want+`"`) {
+				t.Errorf("after %v: %s, want %s", time.Since(began), body, want)
+			}
+		}
+	})
+}
+
+// getPage returns what a daemon in memory serves.
+func getPage(t *testing.T, web *bufconn.Listener, path string) string {
+	t.Helper()
+	page := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return web.DialContext(ctx) },
+	}}
+	answer, err := page.Get("http://127.0.0.1" + path)
+	kit.Must(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	kit.Must(t, err)
+	return string(body)
 }
