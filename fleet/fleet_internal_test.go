@@ -112,7 +112,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		from := s.position(t)
 		runtime.Set("shop/a", "a=exited /s=running")
 		time.Sleep(2 * time.Second)
-		s.stream.with(func() { s.stream.err = errors.New("no disk") })
+		s.stream.with(func() { s.stream.full = errors.New("no disk") })
 		runtime.Set("shop/a", "a=exited c=running /s=running")
 		time.Sleep(2 * time.Second)
 		runtime.Set("jobs/b", "")
@@ -122,7 +122,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != 1 || !strings.Contains(nodes[0].Verdict.Text, "cannot publish") || !strings.Contains(nodes[0].Verdict.Text, "no disk") {
 			t.Errorf("the nodes are %+v, %v; want one that cannot publish", nodes, err)
 		}
-		s.stream.with(func() { s.stream.err = nil })
+		s.stream.with(func() { s.stream.full = nil })
 		time.Sleep(10 * time.Second)
 		log.RequireLines(t, 1, `level=WARN msg="cannot publish events" stage=fleet node=n err=`)
 		log.RequireLines(t, 1, `level=INFO msg="publishing again" stage=fleet node=n`)
@@ -152,7 +152,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		wants(t, "the pods", s.podsOf(t), "jobs/name-jobs/b map[] running, shop/name-shop/a map[pod:a] exited")
 		from = s.position(t)
-		s.stream.with(func() { s.stream.err = errors.New("no disk") })
+		s.stream.with(func() { s.stream.full = errors.New("no disk") })
 		runtime.Set("jobs/x", "x=running")
 		time.Sleep(2 * time.Second) // until the agent waits between two attempts
 		runtime.Set("jobs/b", "")
@@ -165,7 +165,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		}
 		runtime.Set("jobs/x", "")
 		time.Sleep(10 * time.Minute)
-		s.stream.with(func() { s.stream.err = nil })
+		s.stream.with(func() { s.stream.full = nil })
 		time.Sleep(6 * time.Second) // it tries every 5 s
 		wants(t, "the pods", s.podsOf(t), "shop/name-shop/a map[pod:a] exited")
 		if lost, _ := s.events(t, WatchOptions{After: &from}, time.Second); !strings.Contains(inShort(lost), "Gap n HistoryTooShort") {
@@ -250,7 +250,7 @@ func TestStreamsOfACluster(t *testing.T) {
 		for range 2 {
 			kit.Must(t, Create(t.Context(), s, "c", tt.given))
 		}
-		stream, bucket := s.stream.config, s.bucket.config
+		stream, bucket := s.stream.info.Config, s.bucket.info.Config
 		if got := [4]int64{int64(stream.MaxAge), int64(bucket.MaxAge), stream.MaxBytes, bucket.MaxBytes}; got != tt.want || stream.Replicas != max(1, tt.given.Replicas) || bucket.Replicas != stream.Replicas {
 			t.Errorf("with %s: %v, %d and %d replicas; want %v", name, got, stream.Replicas, bucket.Replicas, tt.want)
 		}
@@ -270,12 +270,12 @@ func TestUnusableStreams(t *testing.T) {
 		says   string
 	}{
 		"as it was created": {func(*memoryStream) {}, "<nil>"},
-		"a mirror":          {func(s *memoryStream) { s.config.Subjects, s.config.Mirror = nil, new(jetstream.StreamSource) }, "<nil>"},
-		"none":              {func(s *memoryStream) { s.config.Name = "" }, "nothing has been published for this cluster yet"},
+		"a mirror":          {func(s *memoryStream) { s.info.Config.Subjects, s.info.Config.Mirror = nil, new(jetstream.StreamSource) }, "<nil>"},
+		"none":              {func(s *memoryStream) { s.info.Config.Name = "" }, "nothing has been published for this cluster yet"},
 		"an old server":     {func(s *memoryStream) { s.level = 1 }, "is too old: want 2.12 or newer"},
-		"other subjects":    {func(s *memoryStream) { s.config.Subjects = []string{"x"} }, `stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
-		"other retention":   {func(s *memoryStream) { s.config.Retention = jetstream.InterestPolicy }, "stream pleg-v2-c: it has the retention Interest: want limits"},
-		"no batches":        {func(s *memoryStream) { s.config.AllowAtomicPublish = false }, "stream pleg-v2-c: it does not allow atomic batches"},
+		"other subjects":    {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
+		"other retention":   {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "stream pleg-v2-c: it has the retention Interest: want limits"},
+		"no batches":        {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, "stream pleg-v2-c: it does not allow atomic batches"},
 	} {
 		s := newMemoryServer(t)
 		kit.Must(t, Create(t.Context(), s, "c", Limits{}))

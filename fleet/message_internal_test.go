@@ -225,7 +225,7 @@ func TestBeginWithLargeMessages(t *testing.T) {
 
 // A full server is asked again after a minute, after other errors within seconds.
 func TestIsFull(t *testing.T) {
-	p, registry := newTestPublisher(t, new(fakeStream))
+	p, registry := newTestPublisher(t, new(memoryStream))
 	tests := []struct {
 		err  error
 		want time.Duration
@@ -259,7 +259,7 @@ func TestRefusals(t *testing.T) {
 		"the stream is full":          {10077, ofGap, false, true},
 		"another agent has published": {10071, ofEvent, false, false},
 	} {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		p.queue = []outgoing{{kind: tt.first}}
 		p.fails(p.failed(&jetstream.APIError{ErrorCode: tt.code}))
 		if (p.pods == nil) != tt.again || p.alone != tt.alone {
@@ -315,7 +315,7 @@ func TestSize(t *testing.T) {
 		"a replay behind a row":                 {queue: "e" + "g" + strings.Repeat("s", 200), replicas: 1, sent: 1, want: 0},
 		"a replay, and more behind it":          {queue: "gsseegss", replicas: 1, want: 5, batch: true},
 	} {
-		stream := &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}}
+		stream := &memoryStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}}
 		p := Publisher{session: session{store: stream.on(), outbox: outbox{alone: tt.alone, crowded: tt.crowded, sent: tt.sent}}}
 		for _, k := range tt.queue {
 			p.queue = append(p.queue, outgoing{kind: map[rune]kind{'e': ofEvent, 'g': ofGap, 's': ofState}[k]})
@@ -554,7 +554,7 @@ func TestLeads(t *testing.T) {
 		"a leader that nobody answered": {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 0), replica("c", 0)}}, false},
 		"a replica that answers":        {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("a", 1), replica("c", 1)}}, false},
 	} {
-		if _, err := (&fakeStream{info: jetstream.StreamInfo{Cluster: tt.cluster}}).on().info(t.Context()); (err == nil) != tt.want {
+		if _, err := (&memoryStream{info: jetstream.StreamInfo{Cluster: tt.cluster}}).on().info(t.Context()); (err == nil) != tt.want {
 			t.Errorf("%s: %v, want its answer: %t", name, err, tt.want)
 		}
 	}

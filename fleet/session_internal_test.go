@@ -26,7 +26,7 @@ import (
 )
 
 // newTestPublisher returns a publisher that has begun to publish in a stream.
-func newTestPublisher(t *testing.T, stream *fakeStream) (*Publisher, prometheus.Gatherer) {
+func newTestPublisher(t *testing.T, stream *memoryStream) (*Publisher, prometheus.Gatherer) {
 	t.Helper()
 	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	kit.Must(t, err)
@@ -49,7 +49,7 @@ func outgoingEvents(r *record, n int) (queue []outgoing) {
 
 // An acknowledgement is about the first messages of the queue, and ends what a refusal began.
 func TestAcknowledged(t *testing.T) {
-	p, registry := newTestPublisher(t, new(fakeStream))
+	p, registry := newTestPublisher(t, new(memoryStream))
 	a, b := new(record), new(record)
 	p.queue, p.alone, p.unanswered = append(outgoingEvents(a, 1), append(outgoingEvents(b, 1), outgoingEvents(a, 1)...)...), true, 9
 	p.acknowledged(2, 40)
@@ -67,7 +67,7 @@ func TestAcknowledged(t *testing.T) {
 // While the server does not answer, the queue takes no more than one batch: other events wait in the pipeline.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		events := make(chan pleg.Event, 1)
 		events <- pleg.Event{Type: pleg.Bookmark}
 		for waiting, left := range map[int]int{maxBatch: 1, maxBatch - 1: 0} {
@@ -85,7 +85,7 @@ func TestQueueIsBounded(t *testing.T) {
 // The last events of a pipeline that ends are published.
 func TestLastEventsArePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		p.queue = outgoingEvents(new(record), 1)
 		p.fails(errors.New("broken")) // before
 		events := make(chan pleg.Event)
@@ -101,7 +101,7 @@ func TestLastEventsArePublished(t *testing.T) {
 
 // If another node publishes before a row, its messages are sent again at once.
 func TestRowIsSentAgain(t *testing.T) {
-	p, _ := newTestPublisher(t, &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: 7}})
+	p, _ := newTestPublisher(t, streamOf(jetstream.RawStreamMsg{Sequence: 7}))
 	refused := fakeAnswer{failed: make(chan error, 1)}
 	refused.failed <- &jetstream.APIError{ErrorCode: wrongLastMessage}
 	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
@@ -129,7 +129,7 @@ func TestHeaders(t *testing.T) {
 			return h
 		}},
 	} {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		var got []*nats.Msg
 		p.js, p.queue, p.sent, p.last, p.id, p.inRows = fakeJetStream{got: &got}, outgoingEvents(new(record), 1+tt.sent), tt.sent, 7, "x", tt.sent
 		p.queue[0].kind = tt.kind
@@ -149,7 +149,7 @@ func TestMessageFitsWithItsHeaders(t *testing.T) {
 		payload int
 		stream  int32
 	}{"the server": {most, -1}, "the stream": {1 << 20, most}} {
-		p, _ := newTestPublisher(t, &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxMsgSize: tt.stream}}})
+		p, _ := newTestPublisher(t, &memoryStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxMsgSize: tt.stream}}})
 		var got []*nats.Msg
 		p.o.Conn, p.js, p.all = connectTo(t, tt.payload), fakeJetStream{got: &got}, allOf(strings.Repeat("c", maxCluster), strings.Repeat("n", maxName))[0]
 		p.last, p.source = math.MaxUint64, ceSource(strings.Repeat("c", maxCluster), strings.Repeat("n", maxName))
@@ -172,7 +172,7 @@ func TestMessageFitsWithItsHeaders(t *testing.T) {
 // States that were all published at one time are not published again at one time, and those of a stream that keeps
 // everything never. A node without pods says that its agent lives.
 func TestRefreshIsSpread(t *testing.T) {
-	stream := &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxAge: time.Hour}}}
+	stream := &memoryStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxAge: time.Hour}}}
 	p, _ := newTestPublisher(t, stream)
 	old := time.Now().Add(-31 * time.Minute)
 	for n := range 1000 {
@@ -201,7 +201,7 @@ func TestRefreshIsSpread(t *testing.T) {
 
 // A pod that is gone is no state to publish again. It is forgotten once the server has no message of it.
 func TestGonePodIsForgotten(t *testing.T) {
-	p, _ := newTestPublisher(t, new(fakeStream))
+	p, _ := newTestPublisher(t, new(memoryStream))
 	p.pods["s"], p.gap = newRecord("u", "web", "shop"), new(pleg.Event)
 	p.enqueueReplay(t.Context(), pleg.Event{Type: pleg.Synced})
 	if len(p.queue) != 3 || len(p.pods) != 0 || len(p.gone) != 1 {
@@ -227,7 +227,7 @@ func TestSettle(t *testing.T) {
 		"less than it had acknowledged":    {4, "earlier", 3, true},
 		"the same text with a lost number": {4, "a", 3, true},
 	} {
-		p, _ := newTestPublisher(t, &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: tt.newest, Data: []byte(tt.body)}})
+		p, _ := newTestPublisher(t, streamOf(jetstream.RawStreamMsg{Sequence: tt.newest, Data: []byte(tt.body)}))
 		for _, body := range []string{"a", "b", "c"} {
 			p.queue = append(p.queue, outgoing{body: []byte(body), record: new(record)})
 		}
@@ -244,22 +244,22 @@ func TestSettle(t *testing.T) {
 func TestVerify(t *testing.T) {
 	end := []byte(`{"data":{"epoch":"e","pod":{"gone":true}}}`)
 	for name, tt := range map[string]struct {
-		change func(p *Publisher, s *fakeStream)
+		change func(p *Publisher, s *memoryStream)
 		lost   bool
 	}{
-		"nothing has changed":         {func(*Publisher, *fakeStream) {}, false},
-		"an older message expired":    {func(p *Publisher, _ *fakeStream) { p.pods["n.pod"].count = 2 }, false},
-		"the pod was overwritten":     {func(_ *Publisher, s *fakeStream) { s.add("n.pod", nil); s.info.State.Subjects["n.pod"]++ }, true},
-		"the node was overwritten":    {func(_ *Publisher, s *fakeStream) { s.add("n.own", nil); s.info.State.Subjects["n.own"]++ }, true},
-		"the pod was removed":         {func(_ *Publisher, s *fakeStream) { delete(s.info.State.Subjects, "n.pod") }, true},
-		"the node was removed":        {func(_ *Publisher, s *fakeStream) { delete(s.info.State.Subjects, "n.own") }, true},
-		"the end was overwritten":     {func(_ *Publisher, s *fakeStream) { s.add("n.gone", nil); s.info.State.Subjects["n.gone"]++ }, true},
-		"the end came again":          {func(_ *Publisher, s *fakeStream) { s.add("n.gone", end); s.info.State.Subjects["n.gone"]++ }, false},
-		"the end expired":             {func(_ *Publisher, s *fakeStream) { delete(s.info.State.Subjects, "n.gone") }, false},
-		"the newest message was lost": {func(p *Publisher, _ *fakeStream) { p.last = 4 }, true},
-		"a backup was restored":       {func(p *Publisher, _ *fakeStream) { p.last, p.newestOfAll = 2, 9 }, true},
+		"nothing has changed":         {func(*Publisher, *memoryStream) {}, false},
+		"an older message expired":    {func(p *Publisher, _ *memoryStream) { p.pods["n.pod"].count = 2 }, false},
+		"the pod was overwritten":     {func(_ *Publisher, s *memoryStream) { s.add("n.pod", nil) }, true},
+		"the node was overwritten":    {func(_ *Publisher, s *memoryStream) { s.add("n.own", nil) }, true},
+		"the pod was removed":         {func(_ *Publisher, s *memoryStream) { s.remove("n.pod") }, true},
+		"the node was removed":        {func(_ *Publisher, s *memoryStream) { s.remove("n.own") }, true},
+		"the end was overwritten":     {func(_ *Publisher, s *memoryStream) { s.add("n.gone", nil) }, true},
+		"the end came again":          {func(_ *Publisher, s *memoryStream) { s.add("n.gone", end) }, false},
+		"the end expired":             {func(_ *Publisher, s *memoryStream) { s.remove("n.gone") }, false},
+		"the newest message was lost": {func(p *Publisher, _ *memoryStream) { p.last = 4 }, true},
+		"a backup was restored":       {func(p *Publisher, _ *memoryStream) { p.last, p.newestOfAll = 2, 9 }, true},
 	} {
-		s := &fakeStream{info: jetstream.StreamInfo{State: jetstream.StreamState{Subjects: map[string]uint64{"n.own": 1, "n.pod": 1, "n.gone": 1}}}}
+		s := new(memoryStream)
 		s.add("n.own", nil)
 		s.add("n.pod", nil)
 		s.add("n.gone", end)
@@ -271,7 +271,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%s: %v, and it begins again: %v, want %v", name, err, p.pods == nil, tt.lost)
 		}
 	}
-	p, _ := newTestPublisher(t, &fakeStream{err: jetstream.ErrStreamNotFound})
+	p, _ := newTestPublisher(t, &memoryStream{err: jetstream.ErrStreamNotFound})
 	if err := p.verify(t.Context()); !errors.Is(err, jetstream.ErrStreamNotFound) || p.pods == nil {
 		t.Errorf("without a stream: %v, and it begins again: %v; want that the next session looks", err, p.pods == nil)
 	}
@@ -280,7 +280,7 @@ func TestVerify(t *testing.T) {
 // The next event becomes a message, an earlier one does not, and after a hole the publisher begins again.
 func TestEventsFollowEachOther(t *testing.T) {
 	for seq, messages := range map[uint64]int{5: 0, 6: 1, 7: 0} {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		p.at = pleg.Position{Epoch: "e", Seq: 5}
 		err := p.accept(t.Context(), pleg.Event{Epoch: "e", Seq: seq, Type: pleg.ContainerStarted, PodUID: "u"})
 		if hole := seq == 7; len(p.queue) != messages || (err != nil) != hole || (p.pods == nil) != hole || p.at.Seq != uint64(5+messages) {
@@ -291,7 +291,7 @@ func TestEventsFollowEachOther(t *testing.T) {
 
 // Each pod that is published in part is counted, and the first is logged.
 func TestPodInPart(t *testing.T) {
-	p, registry := newTestPublisher(t, new(fakeStream))
+	p, registry := newTestPublisher(t, new(memoryStream))
 	var log kit.Log
 	p.log = log.Logger()
 	for range 2 {
@@ -306,7 +306,7 @@ func TestPodInPart(t *testing.T) {
 
 // A session knows nothing of the lists of the session before.
 func TestSessionForgetsTheLists(t *testing.T) {
-	p, _ := newTestPublisher(t, new(fakeStream))
+	p, _ := newTestPublisher(t, new(memoryStream))
 	p.pods, p.currentAsOf = nil, time.Now()
 	if err := p.publishOnce(t.Context()); err == nil || !p.currentAsOf.IsZero() {
 		t.Errorf("%v; all is known as of %v, want no time", err, p.currentAsOf)
@@ -316,7 +316,7 @@ func TestSessionForgetsTheLists(t *testing.T) {
 // After the answer to a row, the row behind it is in flight, with the whole time for its answer.
 func TestRowBehindARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		first := fakeAnswer{ok: make(chan *jetstream.PubAck, 1)}
 		p.queue, p.sent, p.row, p.parts = outgoingEvents(new(record), 3), 3, true, []part{{1, first}, {2, fakeAnswer{}}}
 		p.late = time.NewTimer(requestTimeout)
@@ -335,7 +335,7 @@ func TestRowBehindARow(t *testing.T) {
 
 // A replay that was interrupted begins again: pods that are not in it are gone.
 func TestInterruptedReplay(t *testing.T) {
-	p, _ := newTestPublisher(t, new(fakeStream))
+	p, _ := newTestPublisher(t, new(memoryStream))
 	p.pods["s"], p.gap = newRecord("u", "web", "shop"), new(pleg.Event)
 	p.pods["s"].apply(&pleg.Event{Type: pleg.ContainerStarted, ContainerID: "c"})
 	if err := p.resume(t.Context()); err != nil || !p.pods["s"].Gone || p.pods["s"].name != "web" {
@@ -347,7 +347,7 @@ func TestInterruptedReplay(t *testing.T) {
 func TestBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
-		p, _ := newTestPublisher(t, &fakeStream{err: gone})
+		p, _ := newTestPublisher(t, &memoryStream{err: gone})
 		p.bucket, p.revision, p.verified = &keptLease{}, 1, time.Now()
 		p.fails(gone)
 		p.queue = outgoingEvents(new(record), 1)
@@ -370,7 +370,7 @@ func TestBeat(t *testing.T) {
 
 // An agent that has never reached a server ends like any other.
 func TestEndWithoutAServer(t *testing.T) {
-	p, _ := newTestPublisher(t, new(fakeStream))
+	p, _ := newTestPublisher(t, new(memoryStream))
 	p.pods = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	if cancel(); p.Run(ctx) != nil {
@@ -381,7 +381,7 @@ func TestEndWithoutAServer(t *testing.T) {
 // A fault is told once it lasts, with the time of the first attempt that failed, whatever the later ones fail at.
 func TestFaultLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, registry := newTestPublisher(t, new(fakeStream))
+		p, registry := newTestPublisher(t, new(memoryStream))
 		began := time.Now()
 		p.fails(errors.New("first"))
 		if f := p.lastingFault(); f != nil {
@@ -409,7 +409,7 @@ func TestFaultLasts(t *testing.T) {
 // A pause takes as long as it should, and ends with its context.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		for _, d := range []time.Duration{beatPeriod / 4, beatPeriod * 5 / 2} {
 			began := time.Now()
 			if err := p.pause(t.Context(), d); err != nil || time.Since(began) != d {

@@ -19,7 +19,7 @@ import (
 // newTestStates returns the states of a cluster with nodes in each condition, as they are at a time.
 func newTestStates(at time.Time) *States {
 	info := jetstream.StreamInfo{TimeStamp: at}
-	stream, bucket := &fakeStream{info: info}, &fakeStream{info: info}
+	stream, bucket := &memoryStream{info: info}, &memoryStream{info: info}
 	lease := func(node string, of agentState) {
 		of.Layout = layout
 		bucket.add(leasePrefix+nodeKey("c", node), encode(of))
@@ -110,10 +110,10 @@ func TestPods(t *testing.T) {
 // A name that nobody has published is probably wrong.
 func TestCheck(t *testing.T) {
 	states := newTestStates(time.Unix(1000, 0))
-	of := func(bucket *fakeStream) *States {
-		return &States{&store{patience: thorough, js: fakeJetStream{stream: bucket}, stream: new(fakeStream)}, "c"}
+	of := func(bucket *memoryStream) *States {
+		return &States{&store{patience: thorough, js: fakeJetStream{stream: bucket}, stream: new(memoryStream)}, "c"}
 	}
-	empty, broken := of(new(fakeStream)), of(&fakeStream{err: errors.New("broken")})
+	empty, broken := of(new(memoryStream)), of(&memoryStream{err: errors.New("broken")})
 	for _, tt := range []struct {
 		of    *States
 		nodes []string
@@ -165,7 +165,7 @@ func TestNodeOfAnAgent(t *testing.T) {
 
 // If the server refuses to change a stream of an older version, the error says why.
 func TestCreateMayNotChangeTheStream(t *testing.T) {
-	js := fakeJetStream{stream: new(fakeStream), err: errors.New("refused")}
+	js := fakeJetStream{stream: new(memoryStream), err: errors.New("refused")}
 	if err := Create(t.Context(), js, "c", Limits{}); !errors.Is(err, js.err) {
 		t.Errorf("Create() = %v, want %v", err, js.err)
 	}
@@ -174,7 +174,7 @@ func TestCreateMayNotChangeTheStream(t *testing.T) {
 // A stream without a limit has none; the server says -1.
 func TestSizeOfTheStream(t *testing.T) {
 	for most, want := range map[int64]uint64{-1: 0, 9: 9} {
-		s := States{store: (&fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxBytes: most}, State: jetstream.StreamState{Bytes: 7}}}).on()}
+		s := States{store: (&memoryStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxBytes: most}, State: jetstream.StreamState{Bytes: 7}}}).on()}
 		if used, limit, err := s.Size(t.Context()); err != nil || used != 7 || limit != want {
 			t.Errorf("%d of %d bytes, %v; want 7 of %d", used, limit, err, want)
 		}

@@ -21,7 +21,7 @@ func TestReplayBeginsAgain(t *testing.T) {
 	created := time.Unix(1000, 0)
 	for name, at := range map[string]place{"all": {}, "one node": {stream: created.UnixNano()}} {
 		w, got := newTestWatch(t)
-		w.store = (&fakeStream{info: jetstream.StreamInfo{Created: created}}).on()
+		w.store = (&memoryStream{info: jetstream.StreamInfo{Created: created}}).on()
 		w.o, w.at, w.broken = WatchOptions{Replay: true}, at, true
 		config, err := w.begin(t.Context())
 		if err != nil || config.DeliverPolicy != jetstream.DeliverLastPerSubjectPolicy || len(*got) != 1 || (*got)[0].Type != pleg.Gap {
@@ -50,9 +50,8 @@ func TestBegin(t *testing.T) {
 	} {
 		w, got := newTestWatch(t)
 		w.o, w.seen, w.owes, w.broken = tt.o, nil, false, false
-		w.store = (&fakeStream{
-			newest: &jetstream.RawStreamMsg{Sequence: 9, Time: stored}, info: jetstream.StreamInfo{Created: created, State: jetstream.StreamState{LastSeq: 9, LastTime: stored}},
-		}).on()
+		stream := streamOf(jetstream.RawStreamMsg{Sequence: 9, Time: stored})
+		stream.info.Created, w.store = created, stream.on()
 		config, err := w.begin(t.Context())
 		if err != nil || config.DeliverPolicy != tt.policy || config.OptStartSeq != tt.first || (config.OptStartTime != nil) != (name == "since a time") || w.owes != tt.synced || !slices.Equal(typesOf(*got), tt.says) {
 			t.Errorf("%s: %+v, %v, after %+v; a Synced: %v; want %+v", name, config, err, *got, w.owes, tt)
@@ -66,7 +65,7 @@ func TestBegin(t *testing.T) {
 // The state of one node, which comes within the states of all, does not complete these.
 func TestNodeWithinTheReplayOfAll(t *testing.T) {
 	w, got := newTestWatch(t)
-	w.store = new(fakeStream).on()
+	w.store = new(memoryStream).on()
 	kit.Must(t, w.replayNode(t.Context(), "n", &pleg.Event{Reason: pleg.HistoryTooShort}, place{message: 9}))
 	if !w.broken || len(*got) != 1 || w.position(place{message: 9}) != "" {
 		t.Errorf("got %+v, complete: %v; want the Gap alone", *got, !w.broken)
@@ -77,10 +76,10 @@ func TestNodeWithinTheReplayOfAll(t *testing.T) {
 // or if its state is newer.
 func TestGarbage(t *testing.T) {
 	w, got := newTestWatch(t)
-	stream := &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: 1}, sent: []uint64{1}}
+	stream := streamOf(jetstream.RawStreamMsg{Sequence: 1})
 	w.store = stream.on()
 	passed := 0
-	w.o.Unreadable = func(error) { passed++ }
+	w.o = WatchOptions{Cluster: "c", Unreadable: func(error) { passed++ }}
 	garbage := func(sequence uint64) {
 		t.Helper()
 		before := passed
@@ -90,12 +89,14 @@ func TestGarbage(t *testing.T) {
 		}
 	}
 	garbage(3)
-	w.seen, w.owes, w.broken, stream.newest = nil, false, false, nil
+	w.seen, w.owes, w.broken = nil, false, false
+	held := stream.held
+	stream.held = nil
 	garbage(4)
 	if len(*got) > 0 {
 		t.Errorf("got %+v, want nothing", *got)
 	}
-	stream.newest = &jetstream.RawStreamMsg{Sequence: 1}
+	stream.held = held
 	garbage(5)
 	garbage(5)
 	if want := []pleg.EventType{pleg.Gap, pleg.Synced}; !slices.Equal(typesOf(*got), want) || (*got)[0].Node != "n" || (*got)[0].Reason != pleg.HistoryTooShort {
@@ -129,7 +130,7 @@ func TestContinues(t *testing.T) {
 		w, _ := newTestWatch(t)
 		w.at, w.broken = tt.at, false
 		info := jetstream.StreamInfo{Created: created, State: jetstream.StreamState{FirstSeq: tt.first, LastSeq: 20}}
-		w.store = (&fakeStream{newest: &jetstream.RawStreamMsg{Sequence: tt.at.message, Time: stored}, info: info}).on()
+		w.store = streamOf(jetstream.RawStreamMsg{Sequence: tt.at.message, Time: stored}).on()
 		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, tt.want)
 		}
@@ -138,6 +139,7 @@ func TestContinues(t *testing.T) {
 
 // A consumer has all once no message of its subjects follows. Of a whole stream, the last messages may have been removed.
 func TestHasAll(t *testing.T) {
+	of := allOf("c", "n")
 	for name, tt := range map[string]struct {
 		subjects    []string
 		got, newest uint64 // of nine messages
@@ -147,10 +149,11 @@ func TestHasAll(t *testing.T) {
 		"everything":                     {nil, 9, 9, true, 9},
 		"a message follows":              {nil, 5, 7, false, 5},
 		"the last messages were removed": {nil, 5, 5, true, 9},
-		"messages of others follow":      {[]string{"s"}, 5, 5, true, 5},
-		"a message of the subject, too":  {[]string{"s"}, 5, 7, false, 5},
+		"messages of others follow":      {of, 5, 5, true, 5},
+		"a message of the subject, too":  {of, 5, 7, false, 5},
 	} {
-		stream := &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: tt.newest}, info: jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: 9}}}
+		stream := streamOf(jetstream.RawStreamMsg{Sequence: tt.newest})
+		stream.info.State.LastSeq = 9
 		c := consumer{store: stream.on(), subjects: tt.subjects, last: tt.got}
 		if all, err := c.hasAll(t.Context()); err != nil || all != tt.all || c.last != tt.then {
 			t.Errorf("%s: %v up to %d, %v; want %+v", name, all, c.last, err, tt)
@@ -190,14 +193,14 @@ func TestBadWatchOptions(t *testing.T) {
 func TestPositionOfABookmark(t *testing.T) {
 	w, got := newTestWatch(t)
 	end := time.Unix(2000, 7)
-	stream := &fakeStream{info: jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: 9, LastTime: end}}}
+	stream := &memoryStream{held: []*jetstream.RawStreamMsg{{Subject: nodeSubject("c", "other"), Sequence: 9, Time: end}}}
 	w.store = stream.on()
 	w.subjects, w.at, w.broken = []string{"pleg.v2.c.n.>"}, place{1, 5, 5}, false
 	kit.Must(t, w.sendBookmark(t.Context(), 5))
 	if want := (place{1, 9, end.UnixNano()}).position(); len(*got) != 1 || (*got)[0].At != want {
 		t.Errorf("got %+v, want the position %s", *got, want)
 	}
-	stream.newest = &jetstream.RawStreamMsg{Sequence: 10}
+	stream.add(nodeSubject("c", "n"), nil)
 	if kit.Must(t, w.sendBookmark(t.Context(), 9)); len(*got) != 1 {
 		t.Errorf("got %+v, although a message comes", (*got)[1])
 	}
@@ -214,8 +217,9 @@ func TestQuietWatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, _ := newTestWatch(t)
 			created := time.Unix(1000, 0)
-			state := jetstream.StreamState{Subjects: map[string]uint64{nodeSubject("c", "stays"): 1}}
-			w.store = (&fakeStream{quiet: requestTimeout, info: jetstream.StreamInfo{Created: created, State: state}}).on()
+			stream := &memoryStream{conn: new(nats.Conn), info: jetstream.StreamInfo{Created: created}}
+			stream.add(nodeSubject("c", "stays"), encode(newMessage("", ofAgent, new(pleg.Event))))
+			w.store = stream.on()
 			w.o, w.at, w.seen, w.owes, w.broken = WatchOptions{Cluster: "c", Bookmarks: bookmarks}, place{stream: created.UnixNano()}, nil, false, false
 			w.nodes["stays"], w.nodes["left"] = &progress{epoch: "e"}, &progress{epoch: "e"}
 			began, marks, gone := time.Now(), 0, ""
@@ -242,8 +246,7 @@ func TestLoopIsLeft(t *testing.T) {
 	for last := 1; ; last++ {
 		all := 0
 		synctest.Test(t, func(t *testing.T) {
-			created := time.Unix(1000, 0)
-			stream := &fakeStream{quiet: requestTimeout, info: jetstream.StreamInfo{Created: created}}
+			stream := &memoryStream{conn: new(nats.Conn)}
 			add := func(node string, k kind, uid pleg.PodUID, seq uint64) {
 				ev := pleg.Event{Epoch: "e", Seq: seq, Type: pleg.ContainerDied, PodUID: uid, ContainerID: "b"}
 				subject, body := nodeSubject("c", node), encode(newMessage("", k, &ev))
@@ -254,17 +257,16 @@ func TestLoopIsLeft(t *testing.T) {
 					subject = podSubject("c", node, uid)
 					body, _ = r.encode(newMessage("", k, &ev), 1<<20)
 				}
-				stream.add(subject, body)
+				_, _ = stream.store(&nats.Msg{Subject: subject, Data: body, Header: nats.Header{batchSequence: {"2"}}})
 			}
 			add("gone", ofState, "u", 1)
 			add("gone", ofGone, "", 0)
 			add("begins", ofGap, "", 0)
 			add("begins", ofState, "v", 1)
 			add("hole", ofState, "w", 1)
-			add("begins", ofSynced, "", 1)
-			add("hole", ofEvent, "w", 3)
-			stream.held[len(stream.held)-1].Header = nats.Header{jetstream.ExpectedLastMsgIDHeader: {"x"}}
-			stream.held[len(stream.held)-1].Sequence, stream.info.State.LastSeq = 9, 9
+			time.AfterFunc(time.Second, func() { add("begins", ofSynced, "", 1) })
+			time.AfterFunc(2*time.Second, func() { add("hole", ofEvent, "w", 3) })
+			time.AfterFunc(3*time.Second, func() { stream.remove(">") })
 			w, _ := newTestWatch(t)
 			w.store, w.seen, w.owes, w.broken = stream.on(), nil, false, false
 			w.o = WatchOptions{Cluster: "c", Replay: true, Bookmarks: true}
@@ -276,7 +278,7 @@ func TestLoopIsLeft(t *testing.T) {
 			}
 		})
 		if all < last || t.Failed() {
-			if all < 15 {
+			if all < 20 {
 				t.Errorf("%d events in all, want a Gap, states, a Synced, marks and the end of each node", all)
 			}
 			return
@@ -313,7 +315,7 @@ func TestWaitBehind(t *testing.T) {
 func TestAttemptsAfterALongConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		stream := &fakeStream{err: errors.New("broken")}
+		stream := &memoryStream{err: errors.New("broken")}
 		var waits []time.Duration
 		w, _ := newTestWatch(t)
 		w.store, w.js, w.unanswered = stream.on(), fakeJetStream{}, 9
@@ -336,7 +338,7 @@ func TestAttemptsAfterALongConnection(t *testing.T) {
 // A watch that is connected has the patience of the first attempt.
 func TestPatienceOfAWatch(t *testing.T) {
 	w, _ := newTestWatch(t)
-	w.store, w.broken, w.seen, w.owes = new(fakeStream).on(), false, nil, false
+	w.store, w.broken, w.seen, w.owes = new(memoryStream).on(), false, nil, false
 	w.store.patience = &w.patience
 	if w.unanswered = 9; w.connect(t.Context()) == nil || w.timeout() != requestTimeout {
 		t.Errorf("once it is connected, a request takes %v, want %v", w.timeout(), requestTimeout)
@@ -345,13 +347,17 @@ func TestPatienceOfAWatch(t *testing.T) {
 
 // A consumer that gets the third message after the first has lost one.
 func TestMessageLostUnderWay(t *testing.T) {
-	for _, sent := range [][]uint64{{1, 2}, {1, 3}} {
-		c, err := (&fakeStream{sent: sent}).on().consume(t.Context(), jetstream.ConsumerConfig{})
+	stream := new(memoryStream)
+	stream.add("a", nil)
+	stream.add("b", nil)
+	for lost := range uint64(2) {
+		c, err := stream.on().consume(t.Context(), jetstream.ConsumerConfig{})
 		kit.Must(t, err)
 		_, err = c.wait(t.Context())
 		kit.Must(t, err)
-		if _, err := c.wait(t.Context()); (err == nil) != (sent[1] == 2) {
-			t.Errorf("messages %d: %v", sent, err)
+		c.MessagesContext.(memoryMessages).sent += lost
+		if _, err := c.wait(t.Context()); (err == nil) != (lost == 0) {
+			t.Errorf("with %d lost: %v", lost, err)
 		}
 		c.Stop()
 	}
