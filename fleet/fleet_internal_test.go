@@ -284,6 +284,13 @@ func TestUnusableStreams(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, tt.says)
 		}
 	}
+	s := newMemoryServer(t)
+	p, _ := newTestPublisher(t, s.stream)
+	p.js, s.bucket.err = s, errors.New("broken")
+	created, renewed := Create(t.Context(), s, "c", Limits{}), p.renew(t.Context(), health{})
+	if got, want := fmt.Sprint(created, ", ", renewed), "create fleet: bucket pleg-agents: broken, bucket pleg-agents: broken"; got != want {
+		t.Errorf("with a bucket that cannot be used: %s, want %s", got, want)
+	}
 }
 
 // The error of a call says what it lacks itself: where the server is, and which permission is missing.

@@ -65,6 +65,9 @@ func (s memoryServer) CreateStream(_ context.Context, config jetstream.StreamCon
 }
 
 func (s memoryServer) KeyValue(_ context.Context, name string) (jetstream.KeyValue, error) {
+	if s.bucket.err != nil {
+		return nil, s.bucket.err
+	}
 	if s.bucket.info.Config.Name != "KV_"+name {
 		return nil, jetstream.ErrBucketNotFound
 	}

@@ -343,23 +343,40 @@ func TestInterruptedReplay(t *testing.T) {
 	}
 }
 
-// Once a second an agent renews its lease if that is due. It looks at its messages every 20 s, unless others wait.
+// Once a second an agent renews its lease if that is due. It looks at its messages every 20 s, and publishes old states again,
+// unless others wait or a replay is under way.
 func TestBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
-		p, _ := newTestPublisher(t, &memoryStream{err: gone})
+		stream := &memoryStream{err: gone}
+		stream.info.Config.MaxAge = time.Minute
+		p, _ := newTestPublisher(t, stream)
 		p.bucket, p.revision, p.verified = &keptLease{}, 1, time.Now()
 		p.fails(gone)
 		p.queue = outgoingEvents(new(record), 1)
 		time.Sleep(verifyPeriod + 1)
-		if err := p.beat(t.Context()); err != nil || p.due(health{}) || p.fault.Load() == nil {
-			t.Errorf("while a message waits: %v, due: %v, fault %v", err, p.due(health{}), p.fault.Load())
-		}
-		p.queue = nil
-		for _, want := range []error{gone, nil} { // the next look is 20 s later
-			if err := p.beat(t.Context()); !errors.Is(err, want) || p.fault.Load() != nil {
-				t.Errorf("beat() = %v, want %v; the fault is %v", err, want, p.fault.Load())
+		for _, replay := range []bool{false, true} {
+			if replay {
+				p.queue, p.gap = nil, new(pleg.Event)
 			}
+			if err := p.beat(t.Context()); err != nil || p.due(health{}) || p.fault.Load() == nil {
+				t.Errorf("while a message waits: %v, due: %v, fault %v", err, p.due(health{}), p.fault.Load())
+			}
+		}
+		p.gap = nil
+		for i, want := range []error{gone, nil} { // the next look is 20 s later, and the lease names the fault no more
+			if err := p.beat(t.Context()); !errors.Is(err, want) || p.fault.Load() != nil || (len(p.queue) == 1) != (want == nil) || p.revision != uint64(2+i) {
+				t.Errorf("beat() = %v, want %v; the fault is %v, the lease has the revision %d, and %d states come again", err, want, p.fault.Load(), p.revision, len(p.queue))
+			}
+		}
+		time.Sleep(verifyPeriod)
+		stream.err, p.queue, p.own.stored = nil, nil, time.Now()
+		p.pods["s"] = new(record)
+		stream.add("s", nil)
+		p.own.count, p.pods["s"].count = 1, 1
+		stream.add(p.node, nil)
+		if err := p.beat(t.Context()); err != nil || len(p.queue) != 1 || p.revision != 4 {
+			t.Errorf("beat() = %v, and %d states come again after a look that finds all", err, len(p.queue))
 		}
 		p.bucket, p.renewed = &keptLease{takes: requestTimeout + 1}, time.Time{}
 		if err := p.beat(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
@@ -406,7 +423,8 @@ func TestFaultLasts(t *testing.T) {
 	})
 }
 
-// A pause takes as long as it should, and ends with its context.
+// A pause takes as long as it should, and ends with its context. Meanwhile an agent with a lease renews it if it is due, unless it
+// has no connection.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newTestPublisher(t, new(memoryStream))
@@ -414,6 +432,19 @@ func TestPause(t *testing.T) {
 			began := time.Now()
 			if err := p.pause(t.Context(), d); err != nil || time.Since(began) != d {
 				t.Errorf("a pause of %v takes %v: %v", d, time.Since(began), err)
+			}
+		}
+		for name, tt := range map[string]struct {
+			revision  uint64
+			connected bool
+			due, want uint64
+		}{"due": {1, true, 1, 2}, "not due": {1, true, 0, 1}, "without a lease": {0, true, 1, 0}, "without a connection": {1, false, 1, 1}} {
+			if p.o.Conn = new(nats.Conn); tt.connected {
+				p.o.Conn = connectTo(t, 100)
+			}
+			p.bucket, p.revision, p.renewed = &keptLease{}, tt.revision, time.Now().Add(-time.Duration(tt.due)*renewPeriod)
+			if kit.Must(t, p.pause(t.Context(), beatPeriod+1)); p.revision != tt.want {
+				t.Errorf("a lease that is %s has the revision %d, want %d", name, p.revision, tt.want)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), beatPeriod/2)
