@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -129,6 +130,7 @@ type memoryStream struct {
 	takes time.Duration // each state
 	err   error         // of each state
 	full  error         // of each message to store
+	mute  error         // of each message to read, and of each consumer
 	mu    sync.Mutex
 	held  []*jetstream.RawStreamMsg
 }
@@ -197,14 +199,18 @@ func (s *memoryStream) state() *jetstream.StreamInfo {
 
 func (s *memoryStream) CachedInfo() *jetstream.StreamInfo { return &s.info }
 
-// Info counts the messages of each subject if there is a filter.
+// Info counts the messages of the subjects in the filter.
 func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt) (info *jetstream.StreamInfo, err error) {
 	time.Sleep(s.takes)
 	s.with(func() {
 		info, err = s.state(), s.err
-		for _, m := range s.held {
-			if len(filter) > 0 {
-				info.State.Subjects[m.Subject]++
+		for _, of := range filter {
+			request := reflect.New(reflect.TypeOf(of).In(0).Elem()) // the type has no name outside of package jetstream
+			reflect.ValueOf(of).Call([]reflect.Value{request})
+			for _, m := range s.held {
+				if covers(request.Elem().FieldByName("SubjectFilter").String(), m.Subject) {
+					info.State.Subjects[m.Subject]++
+				}
 			}
 		}
 	})
@@ -212,16 +218,16 @@ func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt
 }
 
 func (s *memoryStream) GetLastMsgForSubject(_ context.Context, filter string) (m *jetstream.RawStreamMsg, err error) {
-	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 {
-		return nil, jetstream.ErrMsgNotFound
+	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 || s.mute != nil {
+		return nil, cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
 	}
 	return m, nil
 }
 
 func (s *memoryStream) GetMsg(_ context.Context, number uint64, _ ...jetstream.GetMsgOpt) (m *jetstream.RawStreamMsg, err error) {
-	err = jetstream.ErrMsgNotFound
+	err = cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
 	s.with(func() {
-		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 {
+		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 && s.mute == nil {
 			m, err = s.held[i], nil
 		}
 	})
@@ -247,7 +253,7 @@ func (s *memoryStream) remove(filter string) {
 }
 
 func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	c := &memoryConsumer{of: s, filters: append(config.FilterSubjects, config.FilterSubject), next: max(1, config.OptStartSeq)}
+	c := &memoryConsumer{of: s, config: config, filters: append(config.FilterSubjects, config.FilterSubject), next: max(1, config.OptStartSeq)}
 	s.with(func() {
 		for _, m := range s.held {
 			switch {
@@ -262,7 +268,7 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 		}
 		c.pending = uint64(len(c.waiting()))
 	})
-	return c, nil
+	return c, s.mute
 }
 
 // memoryConsumer gets some messages first, and then all from a number on.
@@ -270,6 +276,8 @@ type memoryConsumer struct {
 	jetstream.Consumer
 
 	of                  *memoryStream
+	config              jetstream.ConsumerConfig
+	options             []jetstream.PullMessagesOpt
 	filters             []string
 	first               []*jetstream.RawStreamMsg
 	next, sent, pending uint64
@@ -280,7 +288,8 @@ func (c *memoryConsumer) CachedInfo() *jetstream.ConsumerInfo {
 	return &jetstream.ConsumerInfo{NumPending: c.pending}
 }
 
-func (c *memoryConsumer) Messages(...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
+func (c *memoryConsumer) Messages(options ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
+	c.options = options
 	return memoryMessages{memoryConsumer: c}, nil
 }
 

@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -342,6 +345,68 @@ func TestPatienceOfAWatch(t *testing.T) {
 	w.store.patience = &w.patience
 	if w.unanswered = 9; w.connect(t.Context()) == nil || w.timeout() != requestTimeout {
 		t.Errorf("once it is connected, a request takes %v, want %v", w.timeout(), requestTimeout)
+	}
+}
+
+// A consumer gets messages in their order without a word of it, from memory of the server, and no more than fit in the memory
+// of an agent. It knows within two heartbeats that its leader is gone.
+func TestConsumer(t *testing.T) {
+	for subject, subjects := range map[string][]string{">": nil, "a": {"a"}, "": {"a", "b"}} {
+		stream := new(memoryStream)
+		stream.add("a", nil)
+		stream.add("b", nil)
+		s := stream.on()
+		for unanswered, beat := range map[int]time.Duration{0: 2 * time.Second, 9: 12 * time.Second} {
+			s.unanswered, s.buffer = unanswered, unanswered*3
+			c, err := s.consume(t.Context(), jetstream.ConsumerConfig{FilterSubjects: subjects, OptStartSeq: 2})
+			kit.Must(t, err)
+			got := c.MessagesContext.(memoryMessages)
+			want := jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, OptStartSeq: 2, FilterSubject: subject}
+			if subject == "" {
+				want.FilterSubjects = subjects
+			}
+			options := []jetstream.PullMessagesOpt{jetstream.PullMaxMessages(cmp.Or(s.buffer, 1000)), jetstream.PullHeartbeat(beat)}
+			if !reflect.DeepEqual(got.config, want) || !reflect.DeepEqual(got.options, options) || c.last != 1 || c.left != got.pending || c.quiet != s.timeout() || !slices.Equal(c.subjects, subjects) {
+				t.Errorf("%q: the consumer is %+v with %v, after %d, with %d left, quiet for %v; want %+v with %v", subjects, got.config, got.options, c.last, c.left, c.quiet, want, options)
+			}
+			if c.Stop(); !got.stopped.Load() {
+				t.Error("it is left behind")
+			}
+		}
+		stream.mute = errors.New("broken")
+		if _, err := s.consume(t.Context(), jetstream.ConsumerConfig{}); fmt.Sprint(err) != "create consumer: not connected to : broken" {
+			t.Errorf("consume() = %v", err)
+		}
+	}
+}
+
+// No message for some seconds is no error, unless the leader has one twice, or does not say.
+func TestNothingComes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		subjects []string
+		broken   error
+		want     string
+		after    time.Duration
+	}{
+		"nothing is there":      {[]string{"a"}, nil, "<nil>", requestTimeout},
+		"something is there":    {[]string{"b"}, nil, "the server does not send messages that the leader has", 2 * requestTimeout},
+		"nobody knows":          {[]string{"a"}, errors.New("broken"), "stream: not connected to : broken", 2 * requestTimeout},
+		"its context has ended": {nil, nil, "receive messages: not connected to : the end", time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			stream := &memoryStream{conn: new(nats.Conn)}
+			stream.add("b", nil)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), map[bool]time.Duration{true: time.Second, false: time.Hour}[tt.subjects == nil], errors.New("the end"))
+			defer cancel()
+			c, err := stream.on().consume(ctx, jetstream.ConsumerConfig{FilterSubjects: []string{"a"}})
+			kit.Must(t, err)
+			defer c.Stop()
+			c.subjects, stream.err = tt.subjects, tt.broken
+			began := time.Now()
+			if m, err := c.next(ctx); m != nil || fmt.Sprint(err) != tt.want || time.Since(began).Round(time.Second) != tt.after {
+				t.Errorf("%s: %v, %v after %v; want %s after %v", name, m, err, time.Since(began), tt.want, tt.after)
+			}
+		})
 	}
 }
 
