@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -36,6 +36,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "c"), event(2, pleg.ContainerStarted, "s"), died} {
 		s.apply(&ev)
 	}
+	for _, id := range []pleg.ContainerID{"s", "other"} { // neither has ended
+		s.apply(&pleg.Event{Type: pleg.ContainerCorrected, ContainerID: id, Reason: "Error"})
+	}
 	corrected := died
 	corrected.Seq, corrected.Type, corrected.ExitCode, corrected.Reason, corrected.FinishedAt = 4, pleg.ContainerCorrected, new(int32(9)), "OOMKilled", at.Add(time.Second)
 	s.apply(&corrected)
@@ -46,8 +49,8 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 			Reason: "Error", Message: "out of it", Image: "web:1", ImageRef: "sha256:1", LogPath: "/log",
 		}},
 		Sandboxes: []*pleg.SandboxStatus{
-			{ID: "s", Attempt: 1, Ready: true, CreatedAt: at, IPs: []string{"10.0.0.2"}, HostNetwork: true, Labels: map[string]string{"app": "web"}},
-			{ID: "older"},
+			{ID: "s", Attempt: 1, Ready: true, CreatedAt: at, IPs: []string{"10.0.0.2", "10.0.0.3"}, Labels: map[string]string{"app": "web"}},
+			{ID: "older", HostNetwork: true},
 		},
 	}
 	s.setStatus(status)
@@ -59,10 +62,20 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if cut != "" {
 		t.Fatal(cut)
 	}
-	const begins = `{"specversion":"1.0","id":"e/4","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.container.corrected.v1",` +
-		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000004","data":{"seq":4,`
-	if !strings.HasPrefix(string(body), begins) {
-		t.Errorf("got %s\nwant %s...", body, begins)
+	const want = `{"specversion":"1.0","id":"e/4","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.container.corrected.v1",` +
+		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000004","data":{"seq":4,` +
+		`"type":"ContainerCorrected","podUID":"u","podName":"web","podNamespace":"shop","containerID":"c","attempt":0,"sandbox":false,"exitCode":9,` +
+		`"reason":"OOMKilled","epoch":"e","startedAt":"2026-08-01T11:59:00.005Z","finishedAt":"2026-08-01T12:00:01.005Z","observedAt":"2026-08-01T12:00:00.005Z",` +
+		`"pod":{"labels":{"app":"web"},"gone":false,"events":[{"seq":2,"type":"ContainerStarted","containerID":"s","attempt":0,"sandbox":false,"epoch":"e",` +
+		`"startedAt":"2026-08-01T11:59:00.005Z","observedAt":"2026-08-01T12:00:00.005Z"},{"seq":3,"type":"ContainerDied","containerID":"c","attempt":0,` +
+		`"sandbox":false,"exitCode":9,"reason":"OOMKilled","epoch":"e","startedAt":"2026-08-01T11:59:00.005Z","finishedAt":"2026-08-01T12:00:01.005Z",` +
+		`"observedAt":"2026-08-01T12:00:00.005Z"}],"status":{"ips":["10.0.0.1"],"containers":[{"id":"c","name":"app","attempt":3,"state":3,` +
+		`"createdAt":"2026-08-01T12:00:00.005Z","startedAt":"2026-08-01T12:00:00.005000001Z","finishedAt":"2026-08-01T12:00:00.005000002Z","exitCode":137,` +
+		`"reason":"Error","message":"out of it","image":"web:1","imageRef":"sha256:1","logPath":"/log"}],"sandboxes":[{"id":"s","attempt":1,"ready":true,` +
+		`"createdAt":"2026-08-01T12:00:00.005Z","ips":["10.0.0.2","10.0.0.3"]},{"id":"older","ready":false,"hostNetwork":true}],` +
+		`"observedAt":"2026-08-01T12:00:00.005Z"}}}}`
+	if string(body) != want {
+		t.Errorf("got  %s\nwant %s", body, want)
 	}
 	m, err := decode(body)
 	kit.Must(t, err)
@@ -81,6 +94,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 			t.Errorf("without %s the pod is gone: %v", id, s.Gone)
 		}
 	}
+	if empty := string(encodeStatus(new(pleg.PodStatus))); empty != `{"containers":[],"sandboxes":[]}` {
+		t.Errorf("a status without containers is %s", empty)
+	}
 	ce = newMessage("", ofState, &base)
 	body, _ = s.encode(ce, 1<<20)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
@@ -95,7 +111,12 @@ func TestWhatIsLeftOut(t *testing.T) {
 	r.setStatus(&pleg.PodStatus{
 		Containers: []*pleg.ContainerStatus{{Message: strings.Repeat("m", 2000)}}, Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{"l": strings.Repeat("l", 4000)}}},
 	})
-	for limit, want := range map[int]string{8000: "labels status events", 4000: "status events", 1500: "events", 10: ""} {
+	whole, _ := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e"}), 8000)
+	says := fmt.Sprintf("the state is too large to publish whole: %d bytes", len(whole))
+	if _, cut := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e"}), len(whole)-1); cut != says {
+		t.Errorf("with a byte less it says %q, want %q", cut, says)
+	}
+	for limit, want := range map[int]string{len(whole): "labels status events", 4000: "status events", 1500: "events", 10: ""} {
 		body, cut := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e"}), limit)
 		m, err := decode(body)
 		kit.Must(t, err)
@@ -129,8 +150,10 @@ func TestFit(t *testing.T) {
 		if !fit(&a) || !fit(&b) {
 			t.Errorf("text %d is not cut", i)
 		}
-		if a, b := *texts(&a)[i], *texts(&b)[i]; a == b || len(a) > maxText+100 || !utf8.ValidString(a) {
-			t.Errorf("text %d is cut to %d bytes, valid: %v, the same: %v", i, len(a), utf8.ValidString(a), a == b)
+		for text, end := range map[string]string{*texts(&a)[i]: "a", *texts(&b)[i]: "b"} {
+			if want := "x" + strings.Repeat("é", maxText/2-1) + "~" + hash("x"+whole+end); text != want {
+				t.Errorf("text %d is cut to %s, want %s", i, text, want)
+			}
 		}
 	}
 }
@@ -150,15 +173,37 @@ func TestIDs(t *testing.T) {
 		}
 		seen[m.ID] = true
 	}
+	if id := newMessage("", ofState, &ev).ID; id != "e/1/pod.state/u/e8d4a51000" {
+		t.Errorf("the id of a state is %s", id)
+	}
+	if name := newMessage("", ofEvent, &pleg.Event{Type: pleg.NetworkSetupCompleted}).Type; name != "io.github.pleg-pipeline.network.setupcompleted.v1" {
+		t.Errorf("the type is %s", name)
+	}
 }
 
 func TestBadMessages(t *testing.T) {
-	for _, body := range []string{
-		``, `{}`, `[]`, `{"data":7}`, `{"data":{"epoch":"e"}}`, `{"data":{"pod":{}}}`,
-		`{"type":"io.github.pleg-pipeline.pod.state.v1","data":{"epoch":"e"}}`, `{"type":"io.github.pleg-pipeline.node.synced.v1","data":{}}`,
+	objects := func(n int) string {
+		return `{"data":{"epoch":"e","pod":{"events":[` + strings.Repeat("{},", n-4) + `{}]}}}`
+	}
+	for body, want := range map[string]string{
+		``: "", `{}`: "it has no epoch", `[]`: "", `{"data":7}`: "", `{"data":{"epoch":"e"}}`: "it has no pod", `{"data":{"pod":{}}}`: "it has no epoch",
+		`{"type":"io.github.pleg-pipeline.pod.state.v1","data":{"epoch":"e"}}`: "it has no pod",
+		`{"type":"io.github.pleg-pipeline.node.synced.v1","data":{}}`:          "it has no epoch",
+		`{"data":{"epoch":"e","pod":{"gone":1}}}`:                              "",
+		objects(5000): "<nil>", objects(5001): "it has 5001 objects: want at most 5000",
 	} {
-		if m, err := decode([]byte(body)); err == nil {
-			t.Errorf("%s is read as %+v, want an error", body, m)
+		if m, err := decode([]byte(body)); want == "" && err == nil || want != "" && fmt.Sprint(err) != want {
+			t.Errorf("%.200s is read as %+v, %v, want %q", body, m.Event, err, cmp.Or(want, "an error"))
+		}
+	}
+}
+
+// The last event of a node is that of its newest event, state or Synced.
+func TestProgress(t *testing.T) {
+	for k, noted := range map[kind]bool{ofEvent: true, ofState: true, ofSynced: true, ofGap: false, ofAgent: false, ofGone: false} {
+		p := progress{epoch: "d", seq: 1}
+		if p.note(&message{kind: k, data: data{Event: pleg.Event{Epoch: "e", Seq: 2}}}); (p == progress{epoch: "e", seq: 2}) != noted {
+			t.Errorf("after a message of kind %s it is %+v", k, p)
 		}
 	}
 }
@@ -388,15 +433,34 @@ func TestNumberBeyondTheLast(t *testing.T) {
 		"a Gap of the agent's source":      {ofGap, "e", 900, false},
 		"an agent that says that it lives": {ofAgent, "", 0, false},
 	} {
-		var passed int
-		w := watch{
-			nodes: map[string]*progress{"n": {last: 20, epoch: "e", seq: 7}}, o: WatchOptions{Unreadable: func(error) { passed++ }},
-			yield: func(Event, error) bool { return true },
-		}
+		w, got := newTestWatch(t)
+		var passed []string
+		w.nodes["n"], w.seen, w.owes, w.broken = &progress{last: 20, epoch: "e", seq: 7}, nil, false, false
+		w.o = WatchOptions{Cluster: "c", Unreadable: func(err error) { passed = append(passed, err.Error()) }}
+		stream := new(memoryStream)
+		w.store = stream.on()
 		m := message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, PodUID: "u"}, Pod: new(podState)}}
-		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 21}))
-		if p := w.nodes["n"]; (passed == 1) != tt.beyond || p.last != 21 || tt.beyond && p.seq != 7 {
-			t.Errorf("%s: passed over %d times, then %+v, want %+v", name, passed, p, tt)
+		deliver := func(sequence uint64) error {
+			return w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: sequence})
+		}
+		kit.Must(t, deliver(21))
+		if p := w.nodes["n"]; (len(passed) == 1) != tt.beyond || p.last != 21 || tt.beyond && p.seq != 7 {
+			t.Errorf("%s: passed over %q, then %+v, want %+v", name, passed, p, tt)
+		}
+		if !tt.beyond {
+			continue
+		}
+		if want := fmt.Sprintf("cannot read pleg.v2.c.n.u: it has the number %d: the last one of its node is 7", tt.seq); passed[0] != want || len(*got) > 0 {
+			t.Errorf("%s: %q and %+v, want %q", name, passed, *got, want)
+		}
+		stream.err = errors.New("broken")
+		if err := deliver(22); !errors.Is(err, stream.err) || !w.broken { // the next connection begins with a replay
+			t.Errorf("%s: %v, complete: %v", name, err, !w.broken)
+		}
+		stream.err, w.nodes["n"], w.broken = nil, &progress{last: 21, epoch: "e", seq: 7, doubted: true}, false
+		*got = nil
+		if kit.Must(t, deliver(22)); !slices.Equal(typesOf(*got), []pleg.EventType{pleg.Gap, pleg.Synced}) || (*got)[0].Reason != pleg.HistoryTooShort || w.broken {
+			t.Errorf("%s, twice: %+v, want the state of the node", name, *got)
 		}
 	}
 }
@@ -440,9 +504,9 @@ func TestStatesAfterAGap(t *testing.T) {
 	for i, m := range []message{
 		{ofGap, data{Event: pleg.Event{Epoch: "d", Seq: 9, Reason: pleg.OtherEpoch, Missed: 2}}},
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}},
-		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
-		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}}, // published again
-		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
+		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 4}}},
+		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 4, PodUID: "u"}, Pod: state}}, // published again
+		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 5, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
 		w.message(t, uint64(i+1), m)
 		w.message(t, uint64(i+1), m) // a replay of the node has received it already
@@ -452,7 +516,7 @@ func TestStatesAfterAGap(t *testing.T) {
 			t.Errorf("got %+v", ev)
 		}
 	}
-	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || (*got)[0].Missed != 2 || (*got)[0].Epoch != "d" || (*got)[0].Seq != 9 {
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || (*got)[0].Missed != 2 || (*got)[0].Epoch != "d" || (*got)[0].Seq != 9 || (*got)[2].Epoch != "e" || (*got)[2].Seq != 4 {
 		t.Errorf("got %+v, want %v", *got, want)
 	}
 }
@@ -465,8 +529,10 @@ func TestEventWithinTheStates(t *testing.T) {
 		ev := pleg.Event{Epoch: "e", Seq: seq, Type: kind, PodUID: "u", ContainerID: "c"}
 		w.message(t, seq, message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}})
 	}
-	if want := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || !(*got)[0].Replayed || (*got)[1].Replayed {
-		t.Errorf("got %+v, want the state and then the event", *got)
+	ev := pleg.Event{Epoch: "e", Seq: 3, Type: pleg.ContainerStarted, PodUID: "v", ContainerID: "d"} // of another pod: it is news too
+	w.message(t, 3, message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}})
+	if want := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerStarted}; !slices.Equal(typesOf(*got), want) || !(*got)[0].Replayed || (*got)[1].Replayed || (*got)[2].Replayed {
+		t.Errorf("got %+v, want the state and then the events", *got)
 	}
 }
 
