@@ -472,7 +472,7 @@ func newTestWatch(t *testing.T) (w *watch, got *[]Event) {
 	kit.Must(t, err)
 	got = new([]Event)
 	return &watch{
-		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
+		js: fakeJetStream{}, filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
 		yield: func(ev Event, _ error) bool { *got = append(*got, ev); return true },
 	}, got
 }

@@ -25,10 +25,13 @@ func TestReplayBeginsAgain(t *testing.T) {
 	for name, at := range map[string]place{"all": {}, "one node": {stream: created.UnixNano()}} {
 		w, got := newTestWatch(t)
 		w.store = (&memoryStream{info: jetstream.StreamInfo{Created: created}}).on()
-		w.o, w.at, w.broken = WatchOptions{Replay: true}, at, true
+		w.o, w.at, w.broken, w.seen, w.owes, w.start, w.nodes["n"] = WatchOptions{Replay: true}, at, true, nil, false, 7, new(progress)
 		config, err := w.begin(t.Context())
 		if err != nil || config.DeliverPolicy != jetstream.DeliverLastPerSubjectPolicy || len(*got) != 1 || (*got)[0].Type != pleg.Gap {
 			t.Errorf("%s: %v, policy %v after %+v, want a Gap and the states", name, err, config.DeliverPolicy, *got)
+		}
+		if w.at != (place{}) || w.start != 0 || w.seen == nil || !w.owes || !w.broken || len(w.nodes) > 0 {
+			t.Errorf("%s: it begins after %+v, %d, with the nodes %v", name, w.at, w.start, w.nodes)
 		}
 	}
 }
@@ -39,29 +42,58 @@ func TestBegin(t *testing.T) {
 	end, none := (place{created.UnixNano(), 9, stored.UnixNano()}).position(), Position("")
 	for name, tt := range map[string]struct {
 		o      WatchOptions
+		at     place // of an earlier connection
 		policy jetstream.DeliverPolicy
 		first  uint64
 		says   []pleg.EventType
 		synced bool
 	}{
-		"from now on":             {WatchOptions{}, jetstream.DeliverByStartSequencePolicy, 10, nil, false},
-		"with marks":              {WatchOptions{Bookmarks: true}, jetstream.DeliverByStartSequencePolicy, 10, []pleg.EventType{pleg.Bookmark}, false},
-		"with the states":         {WatchOptions{Replay: true, Bookmarks: true}, jetstream.DeliverLastPerSubjectPolicy, 0, nil, true},
-		"since a time":            {WatchOptions{Since: stored, Bookmarks: true}, jetstream.DeliverByStartTimePolicy, 0, nil, true},
-		"after a position":        {WatchOptions{After: &end, Bookmarks: true}, jetstream.DeliverByStartSequencePolicy, 10, nil, true},
-		"after an empty position": {WatchOptions{After: &none}, jetstream.DeliverLastPerSubjectPolicy, 0, []pleg.EventType{pleg.Gap}, true},
+		"once it has begun":       {WatchOptions{Replay: true}, place{created.UnixNano(), 9, stored.UnixNano()}, jetstream.DeliverByStartSequencePolicy, 10, nil, false},
+		"from now on":             {WatchOptions{}, place{}, jetstream.DeliverByStartSequencePolicy, 10, nil, false},
+		"with marks":              {WatchOptions{Bookmarks: true}, place{}, jetstream.DeliverByStartSequencePolicy, 10, []pleg.EventType{pleg.Bookmark}, false},
+		"with the states":         {WatchOptions{Replay: true, Bookmarks: true}, place{}, jetstream.DeliverLastPerSubjectPolicy, 0, nil, true},
+		"since a time":            {WatchOptions{Since: stored, Bookmarks: true}, place{}, jetstream.DeliverByStartTimePolicy, 0, nil, true},
+		"after a position":        {WatchOptions{After: &end, Bookmarks: true}, place{}, jetstream.DeliverByStartSequencePolicy, 10, nil, true},
+		"after an empty position": {WatchOptions{After: &none}, place{}, jetstream.DeliverLastPerSubjectPolicy, 0, []pleg.EventType{pleg.Gap}, true},
 	} {
 		w, got := newTestWatch(t)
-		w.o, w.seen, w.owes, w.broken = tt.o, nil, false, false
+		w.o, w.at, w.subjects, w.seen, w.owes, w.broken = tt.o, tt.at, []string{"a", "b"}, nil, false, false
 		stream := streamOf(jetstream.RawStreamMsg{Sequence: 9, Time: stored})
 		stream.info.Created, w.store = created, stream.on()
 		config, err := w.begin(t.Context())
+		if start := map[bool]uint64{true: 9}[tt.first == 10 && tt.at == place{}]; !slices.Equal(config.FilterSubjects, w.subjects) || w.start != start {
+			t.Errorf("%s: it begins after %d with the subjects %q, want %d and %q", name, w.start, config.FilterSubjects, start, w.subjects)
+		}
+		for _, ev := range *got {
+			if ev.ObservedAt.IsZero() || ev.Type == pleg.Gap && ev.Reason != pleg.HistoryTooShort {
+				t.Errorf("%s: got %+v", name, ev)
+			}
+		}
 		if err != nil || config.DeliverPolicy != tt.policy || config.OptStartSeq != tt.first || (config.OptStartTime != nil) != (name == "since a time") || w.owes != tt.synced || !slices.Equal(typesOf(*got), tt.says) {
 			t.Errorf("%s: %+v, %v, after %+v; a Synced: %v; want %+v", name, config, err, *got, w.owes, tt)
 		}
 		if len(*got) > 0 && (*got)[0].Type == pleg.Bookmark && (*got)[0].At != end {
 			t.Errorf("the first mark has the position %s, want %s", (*got)[0].At, end)
 		}
+		w.at, w.yield = tt.at, func(Event, error) bool { return false }
+		w.broken, w.seen = false, nil
+		if _, err := w.begin(t.Context()); errors.Is(err, errStopped) != (len(tt.says) > 0) {
+			t.Errorf("%s: %v after the loop has ended", name, err)
+		}
+	}
+	w, _ := newTestWatch(t)
+	stream := streamOf(jetstream.RawStreamMsg{Sequence: 9, Time: stored})
+	w.store, w.known, stream.info.Config.Replicas = stream.on(), place{stream: stream.info.Created.UnixNano(), message: 10}, 3
+	if _, err := w.begin(t.Context()); !errors.Is(err, errBehind) {
+		t.Errorf("of servers that are behind: %v", err)
+	}
+	stream.mute, w.at, w.known, w.broken = errors.New("mute"), place{w.known.stream, 9, 1}, place{}, false
+	if _, err := w.begin(t.Context()); fmt.Sprint(err) != "read message: not connected to : mute" {
+		t.Errorf("of servers that do not send the message: %v", err)
+	}
+	stream.err = errors.New("broken")
+	if _, err := w.begin(t.Context()); !errors.Is(err, stream.err) {
+		t.Errorf("of servers that say nothing: %v", err)
 	}
 }
 
@@ -79,36 +111,53 @@ func TestNodeWithinTheReplayOfAll(t *testing.T) {
 // or if its state is newer.
 func TestGarbage(t *testing.T) {
 	w, got := newTestWatch(t)
-	stream := streamOf(jetstream.RawStreamMsg{Sequence: 1})
-	w.store = stream.on()
-	passed := 0
-	w.o = WatchOptions{Cluster: "c", Unreadable: func(error) { passed++ }}
-	garbage := func(sequence uint64) {
+	stream, stored := new(memoryStream), time.Unix(2000, 0)
+	started := pleg.Event{Epoch: "e", Seq: 4, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "x"}
+	r := newRecord("u", "web", "shop")
+	r.apply(&started)
+	state, _ := r.encode(newMessage("", ofState, &started), 1<<20)
+	stream.add(podSubject("c", "n", "u"), state)
+	stream.add(nodeSubject("c", "n"), nil)
+	w.store, w.end, w.known.message, w.withheld, w.o.Cluster = stream.on(), place{stream: 7}, 4, 2, "c"
+	var passed []string
+	of := func(sequence uint64) error {
+		return w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "v"), Sequence: sequence, Time: stored, Data: []byte("garbage")})
+	}
+	garbage := func(sequence uint64, texts int) {
 		t.Helper()
-		before := passed
-		kit.Must(t, w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u"), Sequence: sequence, Data: []byte("garbage")}))
-		if w.at.message != sequence || passed == before {
-			t.Errorf("the watch is at %d, want %d; it says that it passes over a message: %v", w.at.message, sequence, passed > before)
+		passed = nil
+		kit.Must(t, of(sequence))
+		if want := (place{7, sequence, stored.UnixNano()}); w.at != want || w.known.message != max(4, sequence) || len(passed) != texts || texts > 0 && !strings.HasPrefix(passed[0], "cannot read pleg.v2.c.n.v: ") {
+			t.Errorf("the watch is at %+v, want %+v, and knows %+v; it passes over %q", w.at, want, w.known, passed)
 		}
 	}
-	garbage(3)
+	garbage(2, 0)
+	w.o.Unreadable = func(err error) { passed = append(passed, err.Error()) }
+	garbage(3, 1)
 	w.seen, w.owes, w.broken = nil, false, false
 	held := stream.held
 	stream.held = nil
-	garbage(4)
+	garbage(4, 1)
 	if len(*got) > 0 {
 		t.Errorf("got %+v, want nothing", *got)
 	}
 	stream.held = held
-	garbage(5)
-	garbage(5)
-	if want := []pleg.EventType{pleg.Gap, pleg.Synced}; !slices.Equal(typesOf(*got), want) || (*got)[0].Node != "n" || (*got)[0].Reason != pleg.HistoryTooShort {
+	garbage(5, 2) // also the message of the node
+	garbage(5, 1)
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}; !slices.Equal(typesOf(*got), want) || (*got)[0].Node != "n" || (*got)[0].Reason != pleg.HistoryTooShort {
 		t.Errorf("got %+v, want %v of the node", *got, want)
+	} else if end := (*got)[2]; end.Epoch != "e" || end.Seq != 4 || w.broken || w.withheld != 5 {
+		t.Errorf("the state ends with %+v, complete: %v, without positions up to %d", end, !w.broken, w.withheld)
 	}
-	stream.err = errors.New("broken")
-	err := w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u"), Sequence: 6, Data: []byte("garbage")})
-	if !errors.Is(err, stream.err) || w.at.message != 5 {
-		t.Errorf("%v, and the watch is at %d; want it before the message, which is read again", err, w.at.message)
+	w.withheld = 9
+	if garbage(6, 2); w.withheld != 9 {
+		t.Errorf("events have a position from %d on, want 9", w.withheld)
+	}
+	for _, broken := range []*error{&stream.err, &stream.mute} {
+		*broken, w.broken = errors.New("broken"), false
+		if err := of(7); !errors.Is(err, *broken) || w.at.message != 6 || w.broken != (broken == &stream.err) {
+			t.Errorf("%v, and the watch is at %d; want it before the message, which is read again", err, w.at.message)
+		}
 	}
 }
 
@@ -116,24 +165,31 @@ func TestGarbage(t *testing.T) {
 // contains other messages.
 func TestContinues(t *testing.T) {
 	created, stored := time.Unix(1000, 0), time.Unix(2000, 0)
+	of9 := place{created.UnixNano(), 9, stored.UnixNano()}
 	for name, tt := range map[string]struct {
 		at    place
 		first uint64 // in the stream
 		want  bool
+		other *jetstream.RawStreamMsg // the only one, in place of that at the position
 	}{
-		"after a message":                  {place{created.UnixNano(), 9, stored.UnixNano()}, 1, true},
-		"after another one of that number": {place{created.UnixNano(), 9, 1}, 1, false},
-		"before the first message":         {place{created.UnixNano(), 9, 1}, 10, true},
-		"before one that has expired":      {place{created.UnixNano(), 8, 1}, 10, false},
-		"after the last message":           {place{created.UnixNano(), 20, stored.UnixNano()}, 1, true},
-		"behind the last message":          {place{created.UnixNano(), 21, stored.UnixNano()}, 1, false},
-		"in another stream":                {place{1, 9, stored.UnixNano()}, 1, false},
-		"at the beginning":                 {place{stream: created.UnixNano()}, 0, true},
+		"after a message":                  {place{created.UnixNano(), 9, stored.UnixNano()}, 1, true, nil},
+		"after another one of that number": {place{created.UnixNano(), 9, 1}, 1, false, nil},
+		"before the first message":         {place{created.UnixNano(), 9, 1}, 10, true, nil},
+		"before one that has expired":      {place{created.UnixNano(), 8, 1}, 10, false, nil},
+		"after the last message":           {place{created.UnixNano(), 20, stored.UnixNano()}, 1, true, nil},
+		"behind the last message":          {place{created.UnixNano(), 21, stored.UnixNano()}, 1, false, nil},
+		"in another stream":                {place{1, 9, stored.UnixNano()}, 1, false, nil},
+		"at the beginning":                 {place{stream: created.UnixNano()}, 0, true, nil},
+		"after one that was removed":       {of9, 1, true, &jetstream.RawStreamMsg{Sequence: 8, Time: stored}},
+		"and a later one is there":         {of9, 1, true, &jetstream.RawStreamMsg{Sequence: 10, Time: stored.Add(1)}},
+		"and its number was given again":   {of9, 1, false, &jetstream.RawStreamMsg{Sequence: 8, Time: stored.Add(1)}},
 	} {
 		w, _ := newTestWatch(t)
-		w.at, w.broken = tt.at, false
+		w.at, w.broken, w.subjects = tt.at, false, allOf("c", "n")
 		info := jetstream.StreamInfo{Created: created, State: jetstream.StreamState{FirstSeq: tt.first, LastSeq: 20}}
-		w.store = streamOf(jetstream.RawStreamMsg{Sequence: tt.at.message, Time: stored}).on()
+		stream := streamOf(*cmp.Or(tt.other, &jetstream.RawStreamMsg{Sequence: tt.at.message, Time: stored}))
+		stream.held = append(stream.held, &jetstream.RawStreamMsg{Subject: nodeSubject("c", "other"), Sequence: 3, Time: stored.Add(1)})
+		w.store = stream.on()
 		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, tt.want)
 		}
