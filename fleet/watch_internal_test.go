@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -280,21 +281,25 @@ func TestQuietWatch(t *testing.T) {
 			stream.add(nodeSubject("c", "stays"), encode(newMessage("", ofAgent, new(pleg.Event))))
 			w.store = stream.on()
 			w.o, w.at, w.seen, w.owes, w.broken = WatchOptions{Cluster: "c", Bookmarks: bookmarks}, place{stream: created.UnixNano()}, nil, false, false
-			w.nodes["stays"], w.nodes["left"] = &progress{epoch: "e"}, &progress{epoch: "e"}
-			began, marks, gone := time.Now(), 0, ""
+			w.nodes["stays"], w.nodes["left"], w.nodes["too"] = &progress{epoch: "e"}, &progress{epoch: "e"}, &progress{epoch: "e"}
+			began, marks, gone := time.Now(), 0, make(map[string]string)
 			w.yield = func(ev Event, _ error) bool {
 				switch {
 				case ev.Type == pleg.Bookmark && ev.At != "":
 					marks++
 				case ev.Type == pleg.Gap && time.Since(began) < 30*time.Second:
-					gone += ev.Node + " " + ev.Reason
+					gone[ev.Node] += ev.Reason
 				}
 				return true
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := w.connect(ctx); !errors.Is(err, context.DeadlineExceeded) || marks < most/2 || marks > most || gone != "left "+NodeGone {
-				t.Errorf("%v after %d marks in a minute, want %d to %d; %q, want that a node has left", err, marks, most/2, most, gone)
+			if err := w.connect(ctx); !errors.Is(err, context.DeadlineExceeded) || marks < most/2 || marks > most || !maps.Equal(gone, map[string]string{"left": NodeGone, "too": NodeGone}) {
+				t.Errorf("%v after %d marks in a minute, want %d to %d; %q, want that two nodes have left", err, marks, most/2, most, gone)
+			}
+			stream.err = errors.New("broken")
+			if err := w.look(t.Context()); !errors.Is(err, stream.err) {
+				t.Errorf("look() = %v, want %v", err, stream.err)
 			}
 		})
 	}
@@ -302,6 +307,7 @@ func TestQuietWatch(t *testing.T) {
 
 // A loop that is left gets nothing more, whatever would come next.
 func TestLoopIsLeft(t *testing.T) {
+	const want = 27
 	for last := 1; ; last++ {
 		all := 0
 		synctest.Test(t, func(t *testing.T) {
@@ -316,7 +322,8 @@ func TestLoopIsLeft(t *testing.T) {
 					subject = podSubject("c", node, uid)
 					body, _ = r.encode(newMessage("", k, &ev), 1<<20)
 				}
-				_, _ = stream.store(&nats.Msg{Subject: subject, Data: body, Header: nats.Header{batchSequence: {"2"}}})
+				header := map[bool]nats.Header{true: {batchSequence: {"2"}}} // the message before it is missing
+				_, _ = stream.store(&nats.Msg{Subject: subject, Data: body, Header: header[k == ofEvent && node == "hole"]})
 			}
 			add("gone", ofState, "u", 1)
 			add("gone", ofGone, "", 0)
@@ -325,7 +332,14 @@ func TestLoopIsLeft(t *testing.T) {
 			add("hole", ofState, "w", 1)
 			time.AfterFunc(time.Second, func() { add("begins", ofSynced, "", 1) })
 			time.AfterFunc(2*time.Second, func() { add("hole", ofEvent, "w", 3) })
-			time.AfterFunc(3*time.Second, func() { stream.remove(">") })
+			time.AfterFunc(3*time.Second, func() {
+				add("begins", ofEvent, "v", 2)
+				add("begins", ofGap, "", 0)
+				add("begins", ofState, "v", 2)
+				add("begins", ofSynced, "", 2)
+				add("begins", ofGone, "", 0)
+			})
+			time.AfterFunc(4*time.Second, func() { stream.remove(">") })
 			w, _ := newTestWatch(t)
 			w.store, w.seen, w.owes, w.broken = stream.on(), nil, false, false
 			w.o = WatchOptions{Cluster: "c", Replay: true, Bookmarks: true}
@@ -337,8 +351,8 @@ func TestLoopIsLeft(t *testing.T) {
 			}
 		})
 		if all < last || t.Failed() {
-			if all < 20 {
-				t.Errorf("%d events in all, want a Gap, states, a Synced, marks and the end of each node", all)
+			if all != want {
+				t.Errorf("%d events in all, want %d: a Gap, states, a Synced, marks and the end of each node", all, want)
 			}
 			return
 		}
@@ -350,9 +364,21 @@ func TestWaitBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watch
 		info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 1}}
-		w.at, w.end = place{message: 20}, place{message: 19}
-		kit.Must(t, w.waitBehind(info)) // a single server has lost it
-		info.Config.Replicas = 3
+		of := func(stream int64, message uint64) place { return place{stream, message, 7} }
+		for name, tt := range map[string]struct{ at, known, end, then place }{
+			"a single server has lost it":  {of(1, 20), of(1, 18), of(1, 19), of(1, 19)},
+			"further messages are there":   {of(1, 20), of(1, 18), of(1, 30), of(1, 20)},
+			"it was behind before":         {of(1, 20), of(1, 25), of(1, 30), of(1, 25)},
+			"the stream was created again": {of(1, 20), of(1, 25), of(2, 30), place{stream: 2}},
+			"the watch begins":             {place{}, of(1, 20), of(1, 30), of(1, 20)},
+			"after another stream":         {of(1, 28), of(2, 25), of(2, 30), of(2, 25)},
+		} {
+			w.at, w.known, w.end, w.behindSince = tt.at, tt.known, tt.end, time.Now()
+			if kit.Must(t, w.waitBehind(info)); w.known != tt.then || !w.behindSince.IsZero() {
+				t.Errorf("%s: the watch knows %+v, want %+v; behind since %v", name, w.known, tt.then, w.behindSince)
+			}
+		}
+		info.Config.Replicas = 2
 		for range 2 {
 			w.at, w.end = place{message: 20}, place{message: 20}
 			kit.Must(t, w.waitBehind(info))
