@@ -40,6 +40,9 @@ func (s memoryServer) events(t *testing.T, o WatchOptions, lasts time.Duration) 
 	began := time.Now()
 	for ev, err := range Watch(ctx, s, o) {
 		kit.Must(t, err)
+		if ev.ObservedAt.IsZero() || time.Since(ev.ObservedAt) > time.Hour {
+			t.Errorf("%s of %s was observed at %v", ev.Type, ev.Node, ev.ObservedAt)
+		}
 		if all = append(all, ev); synced < 0 && ev.Type == pleg.Synced && ev.Node == "" {
 			synced = time.Since(began)
 		}
@@ -64,6 +67,18 @@ func inShort(events []Event) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
+}
+
+// wantsRest fails the test unless a watch that resumes after any of the events gets those after it.
+func (s memoryServer) wantsRest(t *testing.T, events []Event) {
+	t.Helper()
+	for i, ev := range events {
+		if ev.At == "" {
+			continue
+		}
+		rest, _ := s.events(t, WatchOptions{After: &ev.At}, time.Second)
+		wants(t, fmt.Sprintf("after event %d", i), strings.TrimSuffix(inShort(rest), "Synced"), strings.TrimSuffix(inShort(events[i+1:]), "Synced"))
+	}
 }
 
 // podsOf returns the pods of a cluster in short.
@@ -109,7 +124,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		wants(t, "at first", inShort(first), "Gap n NodeNew, ContainerStarted of jobs/b on n already, ContainerStarted of jobs/t on n already, Synced n, Synced")
 		wants(t, "the pods", s.podsOf(t), "jobs/name-jobs/b map[pod:b] running, shop/name-shop/a map[pod:a] running")
 
-		from := s.position(t)
+		from, since := s.position(t), time.Now()
 		runtime.Set("shop/a", "a=exited /s=running")
 		time.Sleep(2 * time.Second)
 		s.stream.with(func() { s.stream.full = errors.New("no disk") })
@@ -128,6 +143,21 @@ func TestNodeAndItsReaders(t *testing.T) {
 		log.RequireLines(t, 1, `level=INFO msg="publishing again" stage=fleet node=n`)
 		live, synced := s.events(t, WatchOptions{After: &from}, time.Second)
 		wants(t, "since then", inShort(live), "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, ContainerDied of jobs/b on n, ContainerRemoved of jobs/b on n, ContainerDied of jobs/t on n, ContainerRemoved of jobs/t on n, Synced")
+		s.wantsRest(t, live)
+		for name, tt := range map[string]struct {
+			o    WatchOptions
+			want string
+		}{
+			"since a time":     {WatchOptions{Since: since}, inShort(live)},
+			"of another node":  {WatchOptions{After: &from, Nodes: []string{"m"}}, "Synced"},
+			"of two nodes":     {WatchOptions{After: &from, Nodes: []string{"m", "n"}}, inShort(live)},
+			"of a namespace":   {WatchOptions{After: &from, Filter: pleg.Filter{Namespaces: []string{"shop"}}}, "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, Synced"},
+			"of a label":       {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=a"}}, "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, Synced"},
+			"of no such label": {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=b,pod!=b"}}, "Synced"},
+		} {
+			got, _ := s.events(t, tt.o, time.Second)
+			wants(t, "since then, "+name, inShort(got), tt.want)
+		}
 		at, _ := parsePlace(string(live[0].At))
 		if lag := time.Unix(0, at.stored).Sub(live[0].ObservedAt); lag > 50*time.Millisecond || synced != 0 {
 			t.Errorf("an event is stored after %v, and Synced comes after %v, although all is there", lag, synced)
@@ -178,11 +208,14 @@ func TestNodeAndItsReaders(t *testing.T) {
 		from = s.position(t)
 		stop = agentOn(t, s, runtime, log)
 		time.Sleep(10 * time.Second)
+		runtime.Set("shop/d", "d=exited /u=running")
+		time.Sleep(2 * time.Second)
 		again, _ := s.events(t, WatchOptions{After: &from}, time.Second)
-		wants(t, "after a restart", inShort(again), "Gap n OtherEpoch, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, Synced")
-		wants(t, "the pods", s.podsOf(t), "shop/name-shop/d map[pod:d] running")
+		wants(t, "after a restart", inShort(again), "Gap n OtherEpoch, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, ContainerDied of shop/d on n, Synced")
+		s.wantsRest(t, again)
+		wants(t, "the pods", s.podsOf(t), "shop/name-shop/d map[pod:d] exited")
 		replay, _ := s.events(t, WatchOptions{Replay: true}, time.Second)
-		wants(t, "a replay", inShort(replay), "ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced")
+		wants(t, "a replay", inShort(replay), "ContainerStarted of shop/u on n already, ContainerDied of shop/d on n already, Synced")
 
 		if err := states.Forget(t.Context(), "n"); err == nil || !strings.Contains(err.Error(), "an agent publishes as this node") {
 			t.Errorf("a node with an agent is forgotten: %v", err)
@@ -201,11 +234,16 @@ func TestNodeAndItsReaders(t *testing.T) {
 		wants(t, "a replay", inShort(replay), "Synced")
 		left, _ := s.events(t, WatchOptions{After: &from}, time.Second)
 		wants(t, "once it is forgotten", inShort(left), "Gap n NodeGone, Synced n, Synced")
+		before := from
 		from = s.position(t)
+		runtime.Set("shop/d", "d=running /u=running")
 		stop = agentOn(t, s, runtime, log)
 		time.Sleep(10 * time.Second)
-		back, _ := s.events(t, WatchOptions{After: &from}, time.Second)
-		wants(t, "once it is back", inShort(back), "Gap n NodeNew, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, Synced")
+		const back = "Gap n NodeNew, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, Synced"
+		for position, want := range map[Position]string{from: back, before: "Gap n NodeGone, Synced n, " + back} {
+			got, _ := s.events(t, WatchOptions{After: &position}, time.Second)
+			wants(t, "once it is back", inShort(got), want)
+		}
 		wants(t, "its pods", s.podsOf(t), "shop/name-shop/d map[pod:d] running")
 		stop()
 		time.AfterFunc(time.Second, func() { _ = s.stream.Purge(t.Context(), jetstream.WithPurgeSubject("pleg.v2.c.n.>")) })
