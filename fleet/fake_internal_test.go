@@ -47,7 +47,7 @@ type fakeJetStream struct {
 	jetstream.JetStream
 
 	stream *memoryStream // of each name
-	err    error         // of each change
+	err    error         // of each change and message
 	got    *[]*nats.Msg
 }
 
@@ -62,6 +62,9 @@ func (j fakeJetStream) UpdateStream(context.Context, jetstream.StreamConfig) (je
 }
 
 func (j fakeJetStream) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	if j.err != nil {
+		return nil, j.err
+	}
 	if j.got != nil {
 		*j.got = append(*j.got, m)
 	}

@@ -131,6 +131,7 @@ type memoryStream struct {
 	err   error         // of each state
 	full  error         // of each message to store
 	mute  error         // of each message to read, and of each consumer
+	whole bool          // all messages of each subject come, as if they were new
 	mu    sync.Mutex
 	held  []*jetstream.RawStreamMsg
 }
@@ -242,7 +243,7 @@ func (s *memoryStream) Purge(_ context.Context, options ...jetstream.StreamPurge
 		}
 	}
 	s.remove(r.Subject)
-	return nil
+	return s.full
 }
 
 // remove removes the messages of some subjects.
@@ -257,7 +258,7 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 	s.with(func() {
 		for _, m := range s.held {
 			switch {
-			case config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy && c.wants(m) && s.newest(m.Subject) == m:
+			case config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy && c.wants(m) && (s.whole || s.newest(m.Subject) == m):
 				c.first = append(c.first, m)
 			case config.OptStartTime != nil && m.Time.Before(*config.OptStartTime):
 				c.next = m.Sequence + 1

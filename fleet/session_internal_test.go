@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,13 +52,22 @@ func outgoingEvents(r *record, n int) (queue []outgoing) {
 
 // An acknowledgement is about the first messages of the queue, and ends what a refusal began.
 func TestAcknowledged(t *testing.T) {
+	synctest.Test(t, testAcknowledged)
+}
+
+func testAcknowledged(t *testing.T) {
 	p, registry := newTestPublisher(t, new(memoryStream))
 	a, b := new(record), new(record)
-	p.queue, p.alone, p.unanswered = append(outgoingEvents(a, 1), append(outgoingEvents(b, 1), outgoingEvents(a, 1)...)...), true, 9
-	p.acknowledged(2, 40)
+	p.queue, p.alone, p.unanswered = append(outgoingEvents(a, 1), append(outgoingEvents(b, 2), outgoingEvents(a, 1)...)...), true, 9
+	p.queue[0].kind = ofState
+	time.Sleep(time.Hour)
+	p.acknowledged(3, 40)
 	p.works(t.Context())
-	if a.sequence != 39 || a.count != 1 || b.sequence != 40 || b.count != 1 || p.last != 40 || len(p.queue) != 1 {
+	if a.sequence != 38 || a.count != 1 || b.sequence != 40 || b.count != 2 || p.last != 40 || len(p.queue) != 1 || !a.stored.Equal(time.Now()) || !b.stored.Equal(time.Now()) {
 		t.Errorf("the records are %+v and %+v, the last message is %d, and %d wait", a, b, p.last, len(p.queue))
+	}
+	if s := p.Status(); !s.LastAck.Equal(time.Now()) || s.Err != nil {
+		t.Errorf("the status is %+v", s)
 	}
 	if p.alone || p.timeout() != requestTimeout {
 		t.Errorf("after an acknowledgement messages are sent alone: %v, and a request takes %v", p.alone, p.timeout())
@@ -96,6 +108,36 @@ func TestLastEventsArePublished(t *testing.T) {
 		if f := p.fault.Load(); f != nil {
 			t.Errorf("it publishes, and says %+v", f)
 		}
+		p.js, p.queue = fakeJetStream{err: errors.New("broken")}, outgoingEvents(new(record), 1)
+		if err := p.run(t.Context(), events); fmt.Sprint(err) != "publish: not connected to : broken" {
+			t.Errorf("run() = %v if that fails", err)
+		}
+		p.queue = nil
+		if err := p.run(t.Context(), events); !errors.Is(err, exporter.ErrSourceEnded) {
+			t.Errorf("run() = %v", err)
+		}
+	})
+}
+
+// Events that come together are published together, as many as fit in a batch.
+func TestGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPublisher(t, new(memoryStream))
+		p.o.Conn, p.at = connectTo(t, 1<<20), pleg.Position{Epoch: "e", Seq: 5}
+		events := make(chan pleg.Event, 1500)
+		for seq := range uint64(1500) {
+			events <- pleg.Event{Epoch: "e", Seq: 6 + seq, Type: pleg.ContainerStarted, PodUID: "u"}
+		}
+		p.queue, p.sent = outgoingEvents(new(record), 10), 10
+		kit.Must(t, p.gather(t.Context(), <-events, true, events))
+		if len(p.queue) != 1010 || len(events) != 500 {
+			t.Errorf("%d messages, and %d events wait; want 1010 and 500", len(p.queue), len(events))
+		}
+		p.at.Seq--
+		p.queue, p.sent = nil, 0
+		if err := p.gather(t.Context(), <-events, true, events); err == nil || len(events) != 499 {
+			t.Errorf("%v after a hole, and %d events wait, want 499", err, len(events))
+		}
 	})
 }
 
@@ -107,6 +149,57 @@ func TestRowIsSentAgain(t *testing.T) {
 	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
 	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 || p.crowded == 0 {
 		t.Errorf("%v; %d of %d messages are in flight, want none; the next are no row: %v", err, p.sent, len(p.queue), p.crowded > 0)
+	}
+	for name, tt := range map[string]struct {
+		row  bool
+		code jetstream.ErrorCode
+		want string
+	}{
+		"another refusal": {true, 10071, "publish: "}, "without a row": {false, wrongLastMessage, "publish: "}, "without an answer": {true, wrongLastMessage, "read message: "},
+	} {
+		p, _ := newTestPublisher(t, &memoryStream{mute: errors.New("broken")})
+		refused.failed <- &jetstream.APIError{ErrorCode: tt.code}
+		p.queue, p.sent, p.parts, p.row, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, tt.row, time.NewTimer(time.Hour)
+		if err := p.step(t.Context(), nil); !strings.HasPrefix(fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: %v, want %s…", name, err, tt.want)
+		}
+	}
+}
+
+// All but the last message go out without a wait for an answer: those of a row name the one before them, those of a batch are
+// counted.
+func TestRowAndBatch(t *testing.T) {
+	for kinds, batch := range map[string]bool{"eee": false, "gse": true} {
+		s := newMemoryServer(t)
+		p, _ := newTestPublisher(t, s.stream)
+		if p.queue = outgoingEvents(new(record), 3); batch {
+			p.queue[0].kind, p.queue[1].kind = ofGap, ofState
+		}
+		if err := p.send(); !strings.HasPrefix(fmt.Sprint(err), "publish: ") {
+			t.Errorf("%s: send() = %v without a connection", kinds, err)
+		}
+		p.js, p.o.Conn, p.id, p.inRows = s, s.conn, "x", 9
+		kit.Must(t, p.send())
+		p.late.Stop()
+		var got, want []nats.Header
+		for i, m := range s.stream.held {
+			h := nats.Header{"Content-Type": {contentType}}
+			switch {
+			case i == 0:
+				h[jetstream.ExpectedLastSubjSeqHeader], h[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{"0"}, []string{p.all}
+			case !batch:
+				h[jetstream.ExpectedLastMsgIDHeader] = []string{fmt.Sprintf("%s.%d", p.id, i)}
+			}
+			if !batch {
+				h[jetstream.MsgIDHeader] = []string{fmt.Sprintf("%s.%d", p.id, i+1)}
+			} else if h[batchID], h[batchSequence] = []string{p.id}, []string{fmt.Sprint(i + 1)}; i == 2 {
+				h[batchCommit] = []string{"1"}
+			}
+			got, want = append(got, m.Header), append(want, h)
+		}
+		if !reflect.DeepEqual(got, want) || len(got) != 3 || p.id == "x" || p.row == batch || p.sent != 3 || len(p.parts) != 1 || p.parts[0].size != 3 {
+			t.Errorf("%s: %v; %d in flight in %+v; want %v", kinds, got, p.sent, p.parts, want)
+		}
 	}
 }
 
@@ -148,7 +241,7 @@ func TestMessageFitsWithItsHeaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		payload int
 		stream  int32
-	}{"the server": {most, -1}, "the stream": {1 << 20, most}} {
+	}{"the server": {most, -1}, "the server, and not the stream,": {most, 1 << 20}, "the stream": {1 << 20, most}} {
 		p, _ := newTestPublisher(t, &memoryStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxMsgSize: tt.stream}}})
 		var got []*nats.Msg
 		p.o.Conn, p.js, p.all = connectTo(t, tt.payload), fakeJetStream{got: &got}, allOf(strings.Repeat("c", maxCluster), strings.Repeat("n", maxName))[0]
@@ -175,10 +268,14 @@ func TestRefreshIsSpread(t *testing.T) {
 	stream := &memoryStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxAge: time.Hour}}}
 	p, _ := newTestPublisher(t, stream)
 	old := time.Now().Add(-31 * time.Minute)
-	for n := range 1000 {
+	p.pods["newer"] = &record{stored: time.Now().Add(-29 * time.Minute)}
+	p.own.stored = time.Now()
+	if p.refresh(t.Context()); len(p.queue) > 0 {
+		t.Errorf("%d states before half an hour has passed", len(p.queue))
+	}
+	for n := range 1700 {
 		p.pods[fmt.Sprint(n)] = &record{stored: old}
 	}
-	p.own.stored = time.Now()
 	if p.refresh(t.Context()); len(p.queue) != 2 { // 1800 times until the next 30 minutes have passed
 		t.Errorf("%d states at once, want 2", len(p.queue))
 	}
@@ -194,7 +291,7 @@ func TestRefreshIsSpread(t *testing.T) {
 	stream.info.Config.MaxAge, p.pods, p.own.stored = time.Hour, nil, old
 	if p.refresh(t.Context()); len(p.queue) != 1 || p.queue[0].kind != ofAgent || p.queue[0].subject != p.node {
 		t.Errorf("%+v, want one message of the node", p.queue)
-	} else if m, err := decode(p.queue[0].body); err != nil || m.kind != ofAgent {
+	} else if m, err := decode(p.queue[0].body); err != nil || m.kind != ofAgent || m.ObservedAt.IsZero() {
 		t.Errorf("it is read as %+v, %v", m, err)
 	}
 }
@@ -203,9 +300,23 @@ func TestRefreshIsSpread(t *testing.T) {
 func TestGonePodIsForgotten(t *testing.T) {
 	p, _ := newTestPublisher(t, new(memoryStream))
 	p.pods["s"], p.gap = newRecord("u", "web", "shop"), new(pleg.Event)
-	p.enqueueReplay(t.Context(), pleg.Event{Type: pleg.Synced})
-	if len(p.queue) != 3 || len(p.pods) != 0 || len(p.gone) != 1 {
-		t.Errorf("%d messages; %d pods, %d that are gone; want a message that one is gone", len(p.queue), len(p.pods), len(p.gone))
+	p.enqueueReplay(t.Context(), pleg.Event{Type: pleg.Synced, Epoch: "e", Seq: 7})
+	var got []string
+	for _, o := range p.queue {
+		m, err := decode(o.body)
+		kit.Must(t, err)
+		got = append(got, fmt.Sprint(o.kind, " ", o.subject, " ", m.Epoch, m.Seq, m.PodUID, m.PodName, m.PodNamespace, m.ObservedAt.IsZero()))
+	}
+	if want := []string{"node.gap pleg.v2.c.n.= 0true", "pod.state s e7uwebshopfalse", "node.synced pleg.v2.c.n.= e7true"}; !slices.Equal(got, want) || len(p.pods) != 0 || len(p.gone) != 1 {
+		t.Errorf("%q; %d pods, %d that are gone; want %q", got, len(p.pods), len(p.gone), want)
+	}
+	for reason, want := range map[string][2]kind{NodeNew: {ofState, ofGap}, pleg.OtherEpoch: {ofGap, ofGap}} { // of one server, of three
+		for i, replicas := range []int{1, 3} {
+			p.stream.CachedInfo().Config.Replicas, p.gap, p.queue = replicas, &pleg.Event{Reason: reason}, nil
+			if p.enqueueReplay(t.Context(), pleg.Event{Type: pleg.Synced}); p.queue[0].kind != want[i] {
+				t.Errorf("%s of %d servers: the first message is sent as %s, want %s", reason, replicas, p.queue[0].kind, want[i])
+			}
+		}
 	}
 	if missing, err := p.missesAnEnd(t.Context(), nil, nil); missing || err != nil || len(p.gone) != 0 {
 		t.Errorf("%v, %v, and %d pods are left, want none", missing, err, len(p.gone))
@@ -221,6 +332,7 @@ func TestSettle(t *testing.T) {
 		lost   bool
 	}{
 		"nothing":                          {5, "earlier", 3, false},
+		"one message":                      {6, "a", 2, false},
 		"two messages":                     {7, "b", 1, false},
 		"everything":                       {8, "c", 0, false},
 		"a message of another agent":       {6, "other", 3, true},
@@ -235,6 +347,27 @@ func TestSettle(t *testing.T) {
 		err := p.settle(t.Context())
 		if (err != nil) != tt.lost || (p.pods == nil) != tt.lost || len(p.queue) != tt.left || !tt.lost && (p.sent != 0 || p.parts != nil || p.last != tt.newest) {
 			t.Errorf("the server has stored %s: %v; %d messages wait, %d of them in flight, after %d", name, err, len(p.queue), p.sent, p.last)
+		}
+	}
+	const lost = "the server has lost messages that it acknowledged, or has messages of another agent"
+	for mute, want := range map[error]string{jetstream.ErrStreamNotFound: lost, context.DeadlineExceeded: "read message: not connected to : context deadline exceeded"} {
+		p, _ := newTestPublisher(t, &memoryStream{mute: mute})
+		p.o.Conn, p.log = connectTo(t, 100), slog.New(slog.DiscardHandler)
+		p.pods["s"], p.currentAsOf = new(record), time.Now()
+		if err := p.publishOnce(t.Context()); fmt.Sprint(err) != want || (p.pods == nil) != (want == lost) || p.unanswered > 0 == (want == lost) || p.fault.Load().Why != want {
+			t.Errorf("%v: %v, and %d attempts had no answer; want %s", mute, err, p.unanswered, want)
+		}
+	}
+}
+
+// Once the server has stored all, publishing works, unless it waits for the present state.
+func TestNothingWaits(t *testing.T) {
+	for waiting, gap := range map[int]*pleg.Event{0: nil, 1: nil, 2: {}} {
+		p, _ := newTestPublisher(t, new(memoryStream))
+		p.queue, p.gap = outgoingEvents(new(record), waiting%2), gap
+		p.fails(errors.New("broken"))
+		if err := p.resume(t.Context()); err != nil || (p.fault.Load() == nil) != (waiting == 0) {
+			t.Errorf("%v; with %d messages and the Gap %v the fault is %+v", err, waiting%2, gap, p.fault.Load())
 		}
 	}
 }
@@ -282,7 +415,15 @@ func TestEventsFollowEachOther(t *testing.T) {
 	for seq, messages := range map[uint64]int{5: 0, 6: 1, 7: 0} {
 		p, _ := newTestPublisher(t, new(memoryStream))
 		p.at = pleg.Position{Epoch: "e", Seq: 5}
-		err := p.accept(t.Context(), pleg.Event{Epoch: "e", Seq: seq, Type: pleg.ContainerStarted, PodUID: "u"})
+		at := time.Unix(1000, 0)
+		err := p.accept(t.Context(), pleg.Event{
+			Epoch: "e", Seq: seq, Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at, StartedAt: at.Add(-time.Hour),
+		})
+		for _, o := range p.queue {
+			if r := p.pods[o.subject]; r == nil || o.record != r || r.uid != "u" || r.name != "web" || r.namespace != "shop" || !o.observedAt.Equal(at) || !strings.Contains(string(o.body), `"source":"/clusters/c/nodes/n"`) {
+				t.Errorf("the message is %s of %+v, observed at %v", o.body, o.record, o.observedAt)
+			}
+		}
 		if hole := seq == 7; len(p.queue) != messages || (err != nil) != hole || (p.pods == nil) != hole || p.at.Seq != uint64(5+messages) {
 			t.Errorf("event %d: %d messages up to %d, %v, begins again: %v", seq, len(p.queue), p.at.Seq, err, p.pods == nil)
 		}
@@ -296,12 +437,19 @@ func TestPodInPart(t *testing.T) {
 	p.log = log.Logger()
 	for range 2 {
 		p.enqueueState(t.Context(), "s", newRecord("u", "web", "shop")) // the server takes no byte
+		log.RequireLines(t, 1, `level=WARN msg="a pod is published in part" namespace=shop pod=web why="the state is too large to publish whole: `)
 	}
 	kit.RequireMetric(t, registry, 2, "pleg_fleet_cut_total")
 	if cut := p.Status().Cut; cut != 2 {
 		t.Errorf("%d pods are published in part, want 2", cut)
 	}
-	log.RequireLines(t, 1, "namespace=shop pod=web why=")
+	p.cuts.Store(0)
+	p.gap = new(pleg.Event)
+	for _, name := range []string{"web", strings.Repeat("w", maxText+1)} {
+		kit.Must(t, p.accept(t.Context(), pleg.Event{Type: pleg.ContainerStarted, PodUID: "u", PodNamespace: "shop", PodName: name}))
+	}
+	kit.RequireMetric(t, registry, 3, "pleg_fleet_cut_total")
+	log.RequireLines(t, 1, ` why="a name or an id is too long to publish"`)
 }
 
 // A session knows nothing of the lists of the session before.
@@ -330,6 +478,15 @@ func TestRowBehindARow(t *testing.T) {
 		if err := p.step(t.Context(), nil); !errors.Is(err, nats.ErrTimeout) || time.Since(began) != requestTimeout {
 			t.Errorf("%v after %v, want %v after %v", err, time.Since(began), nats.ErrTimeout, requestTimeout)
 		}
+		p.js, p.o.Conn = fakeJetStream{}, connectTo(t, 1<<20)
+		p.queue, p.sent, p.parts = outgoingEvents(new(record), 2+leastRow), 2, []part{{2, fakeAnswer{}}}
+		if err := p.step(t.Context(), nil); !errors.Is(err, nats.ErrTimeout) || p.sent != 2+leastRow || len(p.parts) != 2 || p.followable() {
+			t.Errorf("%v, and %d messages are in flight in %d rows, want all in two", err, p.sent, len(p.parts))
+		}
+		p.queue, p.sent, p.parts, p.js = outgoingEvents(new(record), 1), 0, nil, fakeJetStream{err: errors.New("broken")}
+		if err := p.step(t.Context(), nil); fmt.Sprint(err) != "publish: broken" {
+			t.Errorf("step() = %v if it cannot publish", err)
+		}
 	})
 }
 
@@ -338,7 +495,7 @@ func TestInterruptedReplay(t *testing.T) {
 	p, _ := newTestPublisher(t, new(memoryStream))
 	p.pods["s"], p.gap = newRecord("u", "web", "shop"), new(pleg.Event)
 	p.pods["s"].apply(&pleg.Event{Type: pleg.ContainerStarted, ContainerID: "c"})
-	if err := p.resume(t.Context()); err != nil || !p.pods["s"].Gone || p.pods["s"].name != "web" {
+	if err := p.resume(t.Context()); err != nil || !p.pods["s"].Gone || p.pods["s"].uid != "u" || p.pods["s"].name != "web" || p.pods["s"].namespace != "shop" {
 		t.Errorf("%v; the pod is %+v, want it gone until it comes", err, p.pods["s"])
 	}
 }
@@ -378,9 +535,10 @@ func TestBeat(t *testing.T) {
 		if err := p.beat(t.Context()); err != nil || len(p.queue) != 1 || p.revision != 4 {
 			t.Errorf("beat() = %v, and %d states come again after a look that finds all", err, len(p.queue))
 		}
-		p.bucket, p.renewed = &keptLease{takes: requestTimeout + 1}, time.Time{}
-		if err := p.beat(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("beat() = %v without a lease", err)
+		p.bucket, p.renewed, p.queue = &keptLease{takes: requestTimeout + 1}, time.Time{}, nil
+		p.beats.Reset(beatPeriod)
+		if err := p.step(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("step() = %v without a lease", err)
 		}
 	})
 }
@@ -393,6 +551,92 @@ func TestEndWithoutAServer(t *testing.T) {
 	if cancel(); p.Run(ctx) != nil {
 		t.Error("the end of its context is an error")
 	}
+	if p.Run(ctx) == nil {
+		t.Error("it runs a second time")
+	}
+}
+
+// A publisher knows its place, its domain and its own name.
+func TestNamesOfAPublisher(t *testing.T) {
+	p, _ := newTestPublisher(t, new(memoryStream))
+	o := p.o
+	o.Domain, o.Registerer = "hub", nil
+	hub, err := NewPublisher(o)
+	kit.Must(t, err)
+	o.Domain = ""
+	p, err = NewPublisher(o)
+	kit.Must(t, err)
+	if of, none := hub.js.Options().Domain, p.js.Options().Domain; of != "hub" || none != "" {
+		t.Errorf("the domains are %q and %q, want hub and none", of, none)
+	}
+	host, _ := os.Hostname()
+	agent := regexp.MustCompile(`^` + regexp.QuoteMeta(fmt.Sprintf("%s/%d/", host, os.Getpid())) + `[0-9a-f]{8}$`)
+	if !agent.MatchString(p.agent) || p.agent == hub.agent || p.key != "c.n" || p.node != "pleg.v2.c.n.=" || p.all != "pleg.v2.c.n.>" || p.source != "/clusters/c/nodes/n" {
+		t.Errorf("the agent %s, or %s, publishes as %s, %s, %s and %s", p.agent, hub.agent, p.key, p.node, p.all, p.source)
+	}
+}
+
+// An agent begins with the pods of which the server has messages. Those of another node are not its own, and those that are gone
+// are forgotten.
+func TestAgentBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for replicas, warns := range map[int]int{1: 1, 2: 1, 3: 0} {
+			s := newMemoryServer(t)
+			p, _ := newTestPublisher(t, s.stream)
+			var log kit.Log
+			p.js, p.o.Conn, p.store, p.o.Limits, p.log, p.o.Logger = s, s.conn, nil, Limits{Replicas: replicas}, log.Logger(), nil
+			begin := func(want string, names ...pleg.PodUID) {
+				t.Helper()
+				before, _ := s.stream.GetLastMsgForSubject(t.Context(), "pleg.v2.c.n.>")
+				p.queue, p.sent, p.parts, p.at, p.own = outgoingEvents(new(record), 1), 1, []part{{}}, pleg.Position{Epoch: "e"}, record{count: 3}
+				kit.Must(t, p.begin(t.Context()))
+				pods := make(map[string]*record)
+				for _, name := range names {
+					if pods[podSubject("c", "n", name)] = newRecord(name, string(name), "shop"); name == "garbage" {
+						pods[podSubject("c", "n", name)] = newRecord("", "", "")
+					}
+				}
+				if !reflect.DeepEqual(p.pods, pods) || !reflect.DeepEqual(p.own, record{}) || p.queue != nil || p.sent != 0 || p.parts != nil || p.at != (pleg.Position{}) || p.last != cmp.Or(before, new(jetstream.RawStreamMsg)).Sequence || p.buffer != 50 {
+					t.Errorf("it begins after %d with %v and %d messages, want %v", p.last, p.pods, len(p.queue), pods)
+				}
+				if *p.gap != (pleg.Event{Reason: want, ObservedAt: time.Now()}) || p.revision == 0 {
+					t.Errorf("the Gap is %+v, want %s; the lease has the revision %d", p.gap, want, p.revision)
+				}
+				log.RequireLines(t, warns, `level=WARN msg="fewer than 3 servers keep the events: a power failure may lose some" replicas=`+fmt.Sprint(replicas))
+			}
+			begin(NodeNew)
+			tell := func(k kind, node string, name pleg.PodUID, gone bool) {
+				ev := pleg.Event{Epoch: "e", PodUID: name, PodName: string(name), PodNamespace: "shop"}
+				r := newRecord(name, string(name), "shop")
+				if !gone {
+					r.apply(&pleg.Event{Type: pleg.ContainerStarted, ContainerID: "c"})
+				}
+				body, _ := r.encode(newMessage("", k, &ev), 1<<20)
+				s.stream.add(podSubject("c", node, name), body)
+			}
+			s.stream.whole = true
+			s.stream.add(p.node, encode(newMessage("", ofGone, new(pleg.Event))))
+			tell(ofState, "m", "other", false)
+			begin(NodeNew)
+			tell(ofState, "n", "a", false)
+			tell(ofEvent, "n", "b", false)
+			tell(ofEvent, "n", "left", false)
+			tell(ofEvent, "n", "left", true)
+			s.stream.add(podSubject("c", "n", "garbage"), []byte("garbage"))
+			s.stream.add(p.node, encode(newMessage("", ofSynced, &pleg.Event{Epoch: "e"})))
+			begin(pleg.OtherEpoch, "a", "b", "garbage")
+			log.RequireLines(t, 1, `level=WARN msg="cannot read the last message of a pod" subject=pleg.v2.c.n.garbage err=`)
+			log.RequireLines(t, 1+warns, "level=WARN")
+			for text, broken := range map[string]*error{"read message: mute": &s.stream.mute, "stream: err": &s.stream.err, "bucket pleg-agents: bucket": &s.bucket.err} {
+				_, last, _ := strings.Cut(text, ": ")
+				*broken, p.pods, p.bucket = errors.New(last), nil, nil
+				if err := p.begin(t.Context()); fmt.Sprint(err) != text || p.pods != nil {
+					t.Errorf("begin() = %v, with the pods %v; want %s", err, p.pods, text)
+				}
+				*broken = nil
+			}
+		}
+	})
 }
 
 // A fault is told once it lasts, with the time of the first attempt that failed, whatever the later ones fail at.
