@@ -208,6 +208,10 @@ func TestLeaseExpiresByTheServersClock(t *testing.T) {
 			t.Errorf("with a lease of %v the node is %+v, want it silent: %v", age, n, silent)
 		}
 	}
+	m.Data = []byte("garbage") // nobody knows what it says
+	if n := nodeIn(m, at); !n.Silent || n.Verdict.Findings[0].What != "has no agent" || !n.Verdict.Findings[0].Since.Equal(at) {
+		t.Errorf("with a lease that cannot be read the node is %+v, %+v", n, n.Verdict)
+	}
 }
 
 // An agent reports each pod that fails, without advice, and of many those that fail the longest. The pods of a health that
@@ -249,5 +253,9 @@ func TestPodIsKnownAsOfTheNewestList(t *testing.T) {
 	m.Data = body
 	if pod, _ := podOf(map[string]Node{"n": {Name: "n"}}, m); cut == "" || pod.Partial != cut {
 		t.Errorf("a pod that is published in part says %q, want %q", pod.Partial, cut)
+	}
+	m.Data = []byte(`{"data":{"epoch":"e","podUID":"a","pod":{"labels":7}}}`)
+	if pod, ok := podOf(map[string]Node{"n": {Name: "n"}}, m); !ok || pod.UID != "a" || pod.Partial == "" {
+		t.Errorf("a pod with labels that cannot be read is %+v", pod)
 	}
 }

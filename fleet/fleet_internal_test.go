@@ -141,6 +141,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		log.RequireLines(t, 1, `level=WARN msg="cannot publish events" stage=fleet node=n err=`)
 		log.RequireLines(t, 1, `level=INFO msg="publishing again" stage=fleet node=n`)
+		log.RequireLines(t, 0, "in part")
 		live, synced := s.events(t, WatchOptions{After: &from}, time.Second)
 		wants(t, "since then", inShort(live), "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, ContainerDied of jobs/b on n, ContainerRemoved of jobs/b on n, ContainerDied of jobs/t on n, ContainerRemoved of jobs/t on n, Synced")
 		s.wantsRest(t, live)
@@ -308,19 +309,23 @@ func TestUnusableStreams(t *testing.T) {
 		says   string
 	}{
 		"as it was created": {func(*memoryStream) {}, "<nil>"},
+		"without a server":  {func(s *memoryStream) { s.conn.Close() }, "open states: not connected to "},
 		"a mirror":          {func(s *memoryStream) { s.info.Config.Subjects, s.info.Config.Mirror = nil, new(jetstream.StreamSource) }, "<nil>"},
-		"none":              {func(s *memoryStream) { s.info.Config.Name = "" }, "nothing has been published for this cluster yet"},
-		"an old server":     {func(s *memoryStream) { s.level = 1 }, "is too old: want 2.12 or newer"},
-		"other subjects":    {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
-		"other retention":   {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "stream pleg-v2-c: it has the retention Interest: want limits"},
-		"no batches":        {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, "stream pleg-v2-c: it does not allow atomic batches"},
+		"none":              {func(s *memoryStream) { s.info.Config.Name = "" }, "open states: nothing has been published for this cluster yet, or only by agents of version 1: update those"},
+		"an old server":     {func(s *memoryStream) { s.level = 1 }, "open states: nats-server  is too old: want 2.12 or newer"},
+		"other subjects":    {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `open states: stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
+		"other retention":   {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "open states: stream pleg-v2-c: it has the retention Interest: want limits"},
+		"no batches":        {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, `open states: stream pleg-v2-c: it does not allow atomic batches: "pleg-pipeline fleet create" allows them`},
 	} {
 		s := newMemoryServer(t)
 		kit.Must(t, Create(t.Context(), s, "c", Limits{}))
 		tt.change(s.stream)
-		if _, err := OpenStates(t.Context(), s, "c", ""); !strings.Contains(fmt.Sprint(err), tt.says) {
+		if _, err := OpenStates(t.Context(), s, "c", ""); fmt.Sprint(err) != tt.says && !strings.HasSuffix(tt.says, " to ") || !strings.HasPrefix(fmt.Sprint(err), tt.says) {
 			t.Errorf("%s: %v, want %s", name, err, tt.says)
 		}
+	}
+	if _, err := OpenStates(t.Context(), nil, "", ""); fmt.Sprint(err) != "cluster must not be empty" {
+		t.Errorf("without a cluster: %v", err)
 	}
 	s := newMemoryServer(t)
 	p, _ := newTestPublisher(t, s.stream)
@@ -348,6 +353,24 @@ func TestExplain(t *testing.T) {
 		if text := explain(conn, err).Error(); !strings.Contains(text, err.Error()) || !strings.Contains(text, says) || says == "" && text != err.Error() {
 			t.Errorf("%v is explained as %s", err, text)
 		}
+	}
+}
+
+// What uses a connection learns that it was made again.
+func TestConnectionMadeAgain(t *testing.T) {
+	s := newMemoryServer(t)
+	ctx, stop := untilReconnected(t.Context(), s.conn)
+	defer stop()
+	if kit.Must(t, s.conn.Flush()); ctx.Err() != nil {
+		t.Error("it has not been lost yet")
+	}
+	kit.Must(t, s.conn.ForceReconnect())
+	if <-ctx.Done(); context.Cause(ctx).Error() != "the connection was lost" {
+		t.Errorf("it ends with %v", context.Cause(ctx))
+	}
+	ctx, stop = untilReconnected(t.Context(), s.conn)
+	if stop(); ctx.Err() == nil {
+		t.Error("it goes on once it is stopped")
 	}
 }
 

@@ -321,6 +321,9 @@ func TestPatience(t *testing.T) {
 			t.Errorf("after %d attempts without an answer, one request takes %v, want %d s", i, got, want)
 		}
 	}
+	if got := thorough.timeout(); got != time.Minute {
+		t.Errorf("a reader that does not try again waits for %v", got)
+	}
 	var p patience
 	conn := connectTo(t, 100)
 	for _, err := range []error{nats.ErrTimeout, errors.New("refused"), context.DeadlineExceeded, jetstream.ErrNoHeartbeat, nil} {
@@ -349,14 +352,18 @@ func TestSize(t *testing.T) {
 		"one event of three servers":            {queue: "e", replicas: 3, want: 1},
 		"few events while other nodes publish":  {queue: "eee", replicas: 1, crowded: 1, want: 1},
 		"many events while other nodes publish": {queue: strings.Repeat("e", 20), replicas: 1, crowded: 1, want: 20, batch: true},
+		"just enough for a batch":               {queue: strings.Repeat("e", 16), replicas: 1, crowded: 3, want: 16, batch: true},
+		"too few for a batch":                   {queue: strings.Repeat("e", 15), replicas: 1, crowded: 2, want: 1},
 		"more than fit":                         {queue: strings.Repeat("e", 2000), replicas: 1, want: 1000},
 		"events after a refusal":                {queue: strings.Repeat("e", 20), replicas: 3, alone: true, want: 1},
 		"a replay":                              {queue: "gss", replicas: 1, want: 3, batch: true},
 		"a replay after a refusal":              {queue: "gss", replicas: 1, alone: true, want: 3, batch: true},
 		"a replay behind events":                {queue: "eegss", replicas: 3, want: 2, batch: true},
+		"a replay behind one event":             {queue: "egss", replicas: 3, want: 1},
 		"a row behind a row":                    {queue: strings.Repeat("e", 200), replicas: 1, sent: 50, want: 150},
 		"a row behind a row, before a replay":   {queue: strings.Repeat("e", 200) + "gs", replicas: 1, sent: 50, want: 150},
-		"few events behind a row":               {queue: strings.Repeat("e", 100), replicas: 1, sent: 50, want: 0},
+		"just enough behind a row":              {queue: strings.Repeat("e", 178), replicas: 1, sent: 50, want: 128},
+		"few events behind a row":               {queue: strings.Repeat("e", 177), replicas: 1, sent: 50, want: 0},
 		"a replay behind a row":                 {queue: "e" + "g" + strings.Repeat("s", 200), replicas: 1, sent: 1, want: 0},
 		"a replay, and more behind it":          {queue: "gsseegss", replicas: 1, want: 5, batch: true},
 	} {
@@ -371,7 +378,7 @@ func TestSize(t *testing.T) {
 			}
 			continue
 		}
-		if n, batch := p.size(); n != tt.want || batch != tt.batch || p.crowded != 0 {
+		if n, batch := p.size(); n != tt.want || batch != tt.batch || p.crowded != max(0, tt.crowded-1) {
 			t.Errorf("%s: %d messages, as a batch: %t, want %+v", name, n, batch, tt)
 		}
 	}
