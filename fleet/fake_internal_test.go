@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -49,13 +50,14 @@ type fakeJetStream struct {
 	stream *memoryStream // of each name
 	err    error         // of each change and message
 	got    *[]*nats.Msg
+	conn   *nats.Conn // if nil, one without a server
 }
 
 func (j fakeJetStream) Stream(context.Context, string) (jetstream.Stream, error) {
 	return j.stream, nil
 }
 
-func (fakeJetStream) Conn() *nats.Conn { return new(nats.Conn) }
+func (j fakeJetStream) Conn() *nats.Conn { return cmp.Or(j.conn, new(nats.Conn)) }
 
 func (j fakeJetStream) UpdateStream(context.Context, jetstream.StreamConfig) (jetstream.Stream, error) {
 	return j.stream, j.err

@@ -37,6 +37,9 @@ func (s memoryServer) events(t *testing.T, o WatchOptions, lasts time.Duration) 
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
 	o.Cluster, synced = "c", -1
+	if o.Disconnected == nil {
+		o.Disconnected = func(err error, _ time.Duration) { t.Errorf("a watch is disconnected: %v", err) }
+	}
 	began := time.Now()
 	for ev, err := range Watch(ctx, s, o) {
 		kit.Must(t, err)
@@ -149,6 +152,9 @@ func TestNodeAndItsReaders(t *testing.T) {
 			o    WatchOptions
 			want string
 		}{
+			"from now on":      {WatchOptions{}, ""},
+			"with marks":       {WatchOptions{Bookmarks: true}, "Bookmark"},
+			"since now":        {WatchOptions{Since: time.Now()}, "Synced"},
 			"since a time":     {WatchOptions{Since: since}, inShort(live)},
 			"of another node":  {WatchOptions{After: &from, Nodes: []string{"m"}}, "Synced"},
 			"of two nodes":     {WatchOptions{After: &from, Nodes: []string{"m", "n"}}, inShort(live)},
@@ -156,8 +162,10 @@ func TestNodeAndItsReaders(t *testing.T) {
 			"of a label":       {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=a"}}, "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, Synced"},
 			"of no such label": {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=b,pod!=b"}}, "Synced"},
 		} {
-			got, _ := s.events(t, tt.o, time.Second)
-			wants(t, "since then, "+name, inShort(got), tt.want)
+			got, synced := s.events(t, tt.o, time.Second)
+			if wants(t, "since then, "+name, inShort(got), tt.want); synced > 0 {
+				t.Errorf("its Synced comes after %v", synced)
+			}
 		}
 		at, _ := parsePlace(string(live[0].At))
 		if lag := time.Unix(0, at.stored).Sub(live[0].ObservedAt); lag > 50*time.Millisecond || synced != 0 {
@@ -257,7 +265,19 @@ func TestNodeAndItsReaders(t *testing.T) {
 func TestWatchOfAnEmptyStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemoryServer(t)
-		kit.Must(t, Create(t.Context(), s, "c", Limits{}))
+		s.stream.level = 2
+		missing := ""
+		_, _ = s.events(t, WatchOptions{Disconnected: func(err error, _ time.Duration) { missing = err.Error() }}, time.Second)
+		wants(t, "without a stream", missing, "nothing has been published for this cluster yet, or only by agents of version 1: update those")
+		kit.Must(t, Create(t.Context(), s, "c", Limits{Replicas: 3}))
+		future, behind := (place{time.Now().UnixNano(), 5, 1}).position(), 0
+		for lasts, want := range map[time.Duration]string{10 * time.Second: "", 25 * time.Second: "Gap  HistoryTooShort, Synced"} {
+			got, _ := s.events(t, WatchOptions{After: &future, Disconnected: func(err error, _ time.Duration) { behind++; wants(t, "behind", err.Error(), errBehind.Error()) }}, lasts)
+			wants(t, "after a position that the servers may have lost", inShort(got), want)
+		}
+		for range Watch(t.Context(), s, WatchOptions{Cluster: "c", Replay: true}) { // the loop can be left
+			break
+		}
 		all, _ := s.events(t, WatchOptions{Replay: true}, time.Second)
 		if wants(t, "an empty stream", inShort(all), "Synced"); all[0].At != s.position(t) {
 			t.Errorf("the position is %s, want %s", all[0].At, s.position(t))
@@ -293,11 +313,24 @@ func TestStreamsOfACluster(t *testing.T) {
 		if got := [4]int64{int64(stream.MaxAge), int64(bucket.MaxAge), stream.MaxBytes, bucket.MaxBytes}; got != tt.want || stream.Replicas != max(1, tt.given.Replicas) || bucket.Replicas != stream.Replicas {
 			t.Errorf("with %s: %v, %d and %d replicas; want %v", name, got, stream.Replicas, bucket.Replicas, tt.want)
 		}
-		if !slices.Equal(stream.Subjects, []string{"pleg.v2.c.>"}) || stream.Discard != jetstream.DiscardNew || stream.Compression != jetstream.S2Compression || !stream.AllowAtomicPublish || stream.Name != "pleg-v2-c" {
+		if !slices.Equal(stream.Subjects, []string{"pleg.v2.c.>"}) || stream.Discard != jetstream.DiscardNew || stream.Compression != jetstream.S2Compression || !stream.AllowAtomicPublish || stream.Name != "pleg-v2-c" || stream.Description != "Pod lifecycle events and states of pleg-pipeline" || bucket.Description != "Agents of pleg-pipeline" {
 			t.Errorf("the stream is %+v", stream)
 		}
-		if err := Create(t.Context(), s, "c", Limits{MaxAge: 2 * time.Hour}); err == nil || !strings.Contains(err.Error(), "stream pleg-v2-c exists with ") {
-			t.Errorf("Create() = %v with other limits", err)
+		other, has := Limits{MaxAge: 2 * time.Hour, Replicas: 1}, tt.given
+		kit.Must(t, has.complete())
+		has.MaxAgentBytes = 0 // the bucket may have been created for another cluster
+		want := fmt.Sprintf("create fleet: stream pleg-v2-c exists with %+v, want %+v: the nats command changes limits", has, other)
+		if err := Create(t.Context(), s, "c", other); fmt.Sprint(err) != want {
+			t.Errorf("Create() = %v with other limits, want %s", err, want)
+		}
+		s.stream.looks, s.bucket.looks = []error{jetstream.ErrStreamNotFound, jetstream.ErrStreamNotFound}, []error{jetstream.ErrBucketNotFound}
+		kit.Must(t, Create(t.Context(), s, "c", tt.given)) // another agent was faster
+		s.stream.info.Config.AllowAtomicPublish = false    // of an older version
+		if kit.Must(t, Create(t.Context(), s, "c", tt.given)); !s.stream.info.Config.AllowAtomicPublish {
+			t.Error("an older stream still allows no batches")
+		}
+		if err := Create(t.Context(), s, "", tt.given); fmt.Sprint(err) != "create fleet: cluster must not be empty" {
+			t.Errorf("Create() = %v without a cluster", err)
 		}
 	}
 }
@@ -308,14 +341,16 @@ func TestUnusableStreams(t *testing.T) {
 		change func(*memoryStream)
 		says   string
 	}{
-		"as it was created": {func(*memoryStream) {}, "<nil>"},
-		"without a server":  {func(s *memoryStream) { s.conn.Close() }, "open states: not connected to "},
-		"a mirror":          {func(s *memoryStream) { s.info.Config.Subjects, s.info.Config.Mirror = nil, new(jetstream.StreamSource) }, "<nil>"},
-		"none":              {func(s *memoryStream) { s.info.Config.Name = "" }, "open states: nothing has been published for this cluster yet, or only by agents of version 1: update those"},
-		"an old server":     {func(s *memoryStream) { s.level = 1 }, "open states: nats-server  is too old: want 2.12 or newer"},
-		"other subjects":    {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `open states: stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
-		"other retention":   {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "open states: stream pleg-v2-c: it has the retention Interest: want limits"},
-		"no batches":        {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, `open states: stream pleg-v2-c: it does not allow atomic batches: "pleg-pipeline fleet create" allows them`},
+		"as it was created":   {func(*memoryStream) {}, "<nil>"},
+		"without a server":    {func(s *memoryStream) { s.conn.Close() }, "open states: not connected to "},
+		"a mirror":            {func(s *memoryStream) { s.info.Config.Subjects, s.info.Config.Mirror = nil, new(jetstream.StreamSource) }, "<nil>"},
+		"none":                {func(s *memoryStream) { s.info.Config.Name = "" }, "open states: nothing has been published for this cluster yet, or only by agents of version 1: update those"},
+		"a server that fails": {func(s *memoryStream) { s.looks = []error{errors.New("broken")} }, "open states: stream pleg-v2-c: broken"},
+		"JetStream is off":    {func(s *memoryStream) { s.level = 0 }, "open states: ask for JetStream: " + jetstream.ErrJetStreamNotEnabled.Error()},
+		"an old server":       {func(s *memoryStream) { s.level = 1 }, "open states: nats-server  is too old: want 2.12 or newer"},
+		"other subjects":      {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `open states: stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
+		"other retention":     {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "open states: stream pleg-v2-c: it has the retention Interest: want limits"},
+		"no batches":          {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, `open states: stream pleg-v2-c: it does not allow atomic batches: "pleg-pipeline fleet create" allows them`},
 	} {
 		s := newMemoryServer(t)
 		kit.Must(t, Create(t.Context(), s, "c", Limits{}))
@@ -323,6 +358,9 @@ func TestUnusableStreams(t *testing.T) {
 		if _, err := OpenStates(t.Context(), s, "c", ""); fmt.Sprint(err) != tt.says && !strings.HasSuffix(tt.says, " to ") || !strings.HasPrefix(fmt.Sprint(err), tt.says) {
 			t.Errorf("%s: %v, want %s", name, err, tt.says)
 		}
+	}
+	if _, err := OpenStates(t.Context(), fakeJetStream{}, "c", ""); fmt.Sprint(err) != "open states: not connected to : no server answers" {
+		t.Errorf("without a connection: %v", err)
 	}
 	if _, err := OpenStates(t.Context(), nil, "", ""); fmt.Sprint(err) != "cluster must not be empty" {
 		t.Errorf("without a cluster: %v", err)
@@ -338,21 +376,29 @@ func TestUnusableStreams(t *testing.T) {
 
 // The error of a call says what it lacks itself: where the server is, and which permission is missing.
 func TestExplain(t *testing.T) {
-	conn, err := Connect("nats://127.0.0.1:1", nil)
+	conn, err := Connect("nats://127.0.0.1:1,nats://127.0.0.1:2", nil, nats.DontRandomize())
 	kit.Must(t, err)
 	defer conn.Close()
-	if text := explain(conn, nats.ErrReconnectBufExceeded).Error(); !strings.HasPrefix(text, "not connected to nats://127.0.0.1:1: ") || strings.Contains(text, "buffer") {
+	if text := explain(conn, nats.ErrReconnectBufExceeded).Error(); !strings.HasPrefix(text, "not connected to nats://127.0.0.1:1, nats://127.0.0.1:2: ") || strings.Contains(text, "buffer") {
 		t.Errorf("without a connection: %s", text)
 	}
 	conn = connectTo(t, 100)
+	if text := explain(conn, context.DeadlineExceeded).Error(); text != context.DeadlineExceeded.Error() {
+		t.Errorf("without a missing permission: %s", text)
+	}
 	kit.Must(t, conn.Publish("forbidden", nil))
 	for conn.LastError() == nil {
 		kit.Must(t, conn.Flush())
 	}
-	for err, says := range map[error]string{context.DeadlineExceeded: "Permissions Violation", nats.ErrTimeout: "Permissions Violation", errors.New("other"): ""} {
-		if text := explain(conn, err).Error(); !strings.Contains(text, err.Error()) || !strings.Contains(text, says) || says == "" && text != err.Error() {
+	missing := conn.LastError().Error()
+	for err, says := range map[error]string{context.DeadlineExceeded: missing + ": ", nats.ErrTimeout: missing + ": ", errors.New("other"): ""} {
+		if text := explain(conn, err).Error(); text != says+err.Error() || !strings.Contains(missing, "Permissions Violation") {
 			t.Errorf("%v is explained as %s", err, text)
 		}
+	}
+	conn.Close()
+	if text := explain(conn, errors.New("other")).Error(); !strings.HasPrefix(text, "not connected to ") || !strings.HasSuffix(text, ": "+missing) {
+		t.Errorf("without the connection: %s", text)
 	}
 }
 

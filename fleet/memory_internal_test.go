@@ -45,11 +45,17 @@ func newMemoryServer(t *testing.T) memoryServer {
 func (s memoryServer) Conn() *nats.Conn { return s.conn }
 
 func (s memoryServer) AccountInfo(context.Context) (*jetstream.AccountInfo, error) {
+	if s.stream.level == 0 {
+		return nil, jetstream.ErrJetStreamNotEnabled
+	}
 	return &jetstream.AccountInfo{API: jetstream.APIStats{Level: s.stream.level}}, nil
 }
 
 func (s memoryServer) Stream(_ context.Context, name string) (jetstream.Stream, error) {
 	for _, stream := range []*memoryStream{s.stream, s.bucket} {
+		if err := stream.look(); err != nil {
+			return nil, err
+		}
 		if stream.info.Config.Name == name {
 			return stream, nil
 		}
@@ -65,9 +71,14 @@ func (s memoryServer) CreateStream(_ context.Context, config jetstream.StreamCon
 	return s.stream, nil
 }
 
+func (s memoryServer) UpdateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	s.stream.info.Config = config
+	return s.stream, nil
+}
+
 func (s memoryServer) KeyValue(_ context.Context, name string) (jetstream.KeyValue, error) {
-	if s.bucket.err != nil {
-		return nil, s.bucket.err
+	if err := cmp.Or(s.bucket.err, s.bucket.look()); err != nil {
+		return nil, err
 	}
 	if s.bucket.info.Config.Name != "KV_"+name {
 		return nil, jetstream.ErrBucketNotFound
@@ -76,8 +87,11 @@ func (s memoryServer) KeyValue(_ context.Context, name string) (jetstream.KeyVal
 }
 
 func (s memoryServer) CreateKeyValue(_ context.Context, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	if s.bucket.info.Config.Name != "" {
+		return nil, jetstream.ErrBucketExists
+	}
 	s.bucket.info.Config, s.bucket.info.Created = jetstream.StreamConfig{
-		Name: "KV_" + config.Bucket, MaxAge: config.TTL, MaxBytes: config.MaxBytes, Replicas: config.Replicas,
+		Name: "KV_" + config.Bucket, MaxAge: config.TTL, MaxBytes: config.MaxBytes, Replicas: config.Replicas, Description: config.Description,
 	}, time.Now()
 	return memoryBucket{of: s.bucket}, nil
 }
@@ -124,7 +138,8 @@ type memoryStream struct {
 	jetstream.Stream
 
 	conn  *nats.Conn // if nil, it is closed
-	level int        // of the API of its server
+	level int        // of the API of its server; if 0, JetStream is off
+	looks []error    // of the next looks for it
 	// info is the state without messages, and TimeStamp the time at the server; if zero, now.
 	info  jetstream.StreamInfo
 	takes time.Duration // each state
@@ -150,6 +165,14 @@ func (s *memoryStream) on() *store {
 // add stores a message.
 func (s *memoryStream) add(subject string, body []byte) {
 	_, _ = s.store(&nats.Msg{Subject: subject, Data: body})
+}
+
+// look returns the error of a look for the stream.
+func (s *memoryStream) look() (err error) {
+	if len(s.looks) > 0 {
+		err, s.looks = s.looks[0], s.looks[1:]
+	}
+	return err
 }
 
 // with calls do with the lock.
@@ -260,6 +283,8 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 			switch {
 			case config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy && c.wants(m) && (s.whole || s.newest(m.Subject) == m):
 				c.first = append(c.first, m)
+			case config.DeliverPolicy == jetstream.DeliverLastPolicy && c.wants(m):
+				c.next = m.Sequence
 			case config.OptStartTime != nil && m.Time.Before(*config.OptStartTime):
 				c.next = m.Sequence + 1
 			}
@@ -269,6 +294,9 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 		}
 		c.pending = uint64(len(c.waiting()))
 	})
+	if errors.Is(s.mute, nats.ErrBadHeaderMsg) { // a consumer can read them
+		return c, nil
+	}
 	return c, s.mute
 }
 

@@ -623,11 +623,13 @@ func TestLeads(t *testing.T) {
 		"in touch with both":            {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Millisecond), replica("c", time.Second)}}, true},
 		"in touch with one":             {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", time.Second)}}, true},
 		"in touch with one of four":     {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", time.Hour), replica("d", time.Hour), replica("e", 1)}}, false},
+		"just before an election":       {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", 4*time.Second-1)}}, true},
+		"when an election is possible":  {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", 4*time.Second)}}, false},
 		"the leader that was stopped":   {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 5*time.Second), replica("c", 5*time.Second)}}, false},
 		"a leader that nobody answered": {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 0), replica("c", 0)}}, false},
 		"a replica that answers":        {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("a", 1), replica("c", 1)}}, false},
 	} {
-		if _, err := (&memoryStream{info: jetstream.StreamInfo{Cluster: tt.cluster}}).on().info(t.Context()); (err == nil) != tt.want {
+		if _, err := (&memoryStream{info: jetstream.StreamInfo{Cluster: tt.cluster}}).on().info(t.Context()); (err == nil) != tt.want || err != nil && err.Error() != "stream: not connected to : the server that answered no longer leads the stream" {
 			t.Errorf("%s: %v, want its answer: %t", name, err, tt.want)
 		}
 	}

@@ -380,15 +380,24 @@ func TestVerify(t *testing.T) {
 		change func(p *Publisher, s *memoryStream)
 		lost   bool
 	}{
-		"nothing has changed":         {func(*Publisher, *memoryStream) {}, false},
-		"an older message expired":    {func(p *Publisher, _ *memoryStream) { p.pods["n.pod"].count = 2 }, false},
-		"the pod was overwritten":     {func(_ *Publisher, s *memoryStream) { s.add("n.pod", nil) }, true},
-		"the node was overwritten":    {func(_ *Publisher, s *memoryStream) { s.add("n.own", nil) }, true},
-		"the pod was removed":         {func(_ *Publisher, s *memoryStream) { s.remove("n.pod") }, true},
-		"the node was removed":        {func(_ *Publisher, s *memoryStream) { s.remove("n.own") }, true},
-		"the end was overwritten":     {func(_ *Publisher, s *memoryStream) { s.add("n.gone", nil) }, true},
-		"the end came again":          {func(_ *Publisher, s *memoryStream) { s.add("n.gone", end) }, false},
-		"the end expired":             {func(_ *Publisher, s *memoryStream) { s.remove("n.gone") }, false},
+		"nothing has changed":      {func(*Publisher, *memoryStream) {}, false},
+		"an older message expired": {func(p *Publisher, _ *memoryStream) { p.pods["n.pod"].count = 2 }, false},
+		"the pod was overwritten":  {func(_ *Publisher, s *memoryStream) { s.add("n.pod", nil) }, true},
+		"the node was overwritten": {func(_ *Publisher, s *memoryStream) { s.add("n.own", nil) }, true},
+		"the pod was removed":      {func(_ *Publisher, s *memoryStream) { s.remove("n.pod") }, true},
+		"the node was removed":     {func(_ *Publisher, s *memoryStream) { s.remove("n.own") }, true},
+		"the end was overwritten":  {func(_ *Publisher, s *memoryStream) { s.add("n.gone", nil) }, true},
+		"the end came again":       {func(_ *Publisher, s *memoryStream) { s.add("n.gone", end) }, false},
+		"the end expired":          {func(_ *Publisher, s *memoryStream) { s.remove("n.gone") }, false},
+		"the node has another one": {func(p *Publisher, _ *memoryStream) { p.own = record{sequence: 9, count: 7} }, true},
+		"the end is a state":       {func(_ *Publisher, s *memoryStream) { s.add("n.gone", []byte(`{"data":{"epoch":"e","pod":{}}}`)) }, true},
+		"the end is of no pod": {func(_ *Publisher, s *memoryStream) {
+			s.add("n.gone", []byte(`{"type":"io.github.pleg-pipeline.node.gap.v1","data":{}}`))
+		}, true},
+		"the pod came back": {func(p *Publisher, s *memoryStream) {
+			s.held[2].Data = nil
+			p.pods["n.gone"], p.gone["n.gone"].count = &record{sequence: 3, count: 1}, 0
+		}, false},
 		"the newest message was lost": {func(p *Publisher, _ *memoryStream) { p.last = 4 }, true},
 		"a backup was restored":       {func(p *Publisher, _ *memoryStream) { p.last, p.newestOfAll = 2, 9 }, true},
 	} {
@@ -403,6 +412,31 @@ func TestVerify(t *testing.T) {
 		if err := p.verify(t.Context()); (err != nil) != tt.lost || (p.pods == nil) != tt.lost {
 			t.Errorf("%s: %v, and it begins again: %v, want %v", name, err, p.pods == nil, tt.lost)
 		}
+		if !tt.lost && (p.newestOfAll != s.state().State.LastSeq || p.pods["n.pod"].count != 1) {
+			t.Errorf("%s: the newest message of all is %d, and the pod has %d", name, p.newestOfAll, p.pods["n.pod"].count)
+		}
+	}
+	many := new(memoryStream)
+	last, _ := newTestPublisher(t, many)
+	many.add(last.node, nil)
+	last.own = record{sequence: 1, count: 1}
+	for n := range maxEnds + 1 {
+		many.add(fmt.Sprint("pleg.v2.c.n.", n), end)
+		last.gone[fmt.Sprint("pleg.v2.c.n.", n)] = new(record)
+	}
+	for _, want := range []int{1, 0} {
+		left := 0
+		kit.Must(t, last.verify(t.Context()))
+		for _, r := range last.gone {
+			left += int(1 - r.count)
+		}
+		if left != want {
+			t.Errorf("%d pods that are gone are left for the next look, want %d", left, want)
+		}
+	}
+	last.gone["pleg.v2.c.n.0"].count, many.mute = 9, errors.New("broken")
+	if err := last.verify(t.Context()); fmt.Sprint(err) != "read the messages of the node: read message: not connected to : broken" || last.pods == nil {
+		t.Errorf("verify() = %v if the server does not answer", err)
 	}
 	p, _ := newTestPublisher(t, &memoryStream{err: jetstream.ErrStreamNotFound})
 	if err := p.verify(t.Context()); !errors.Is(err, jetstream.ErrStreamNotFound) || p.pods == nil {

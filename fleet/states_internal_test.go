@@ -220,7 +220,7 @@ func TestNodeOfAnAgent(t *testing.T) {
 // If the server refuses to change a stream of an older version, the error says why.
 func TestCreateMayNotChangeTheStream(t *testing.T) {
 	js := fakeJetStream{stream: new(memoryStream), err: errors.New("refused")}
-	if err := Create(t.Context(), js, "c", Limits{}); !errors.Is(err, js.err) {
+	if err := Create(t.Context(), js, "c", Limits{}); !errors.Is(err, js.err) || err.Error() != "create fleet: allow batches: not connected to : refused" {
 		t.Errorf("Create() = %v, want %v", err, js.err)
 	}
 }

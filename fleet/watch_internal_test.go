@@ -221,28 +221,75 @@ func TestHasAll(t *testing.T) {
 	}
 }
 
+// The newest message is known also if its headers cannot be read.
+func TestNewestWithBadHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stream := &memoryStream{conn: new(nats.Conn), mute: nats.ErrBadHeaderMsg}
+		for _, subject := range []string{"a", "a", "b"} {
+			stream.add(subject, nil)
+		}
+		if m, err := stream.on().newest(t.Context(), "a"); err != nil || m.Sequence != 2 || m.Subject != "a" {
+			t.Errorf("got %+v, %v, want message 2", m, err)
+		}
+		if m, err := stream.on().newest(t.Context(), "c"); m != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %+v, %v, want that nothing comes", m, err)
+		}
+	})
+}
+
+// After the states of all nodes, or the events since a position, the watch knows how far it is.
+func TestCatchUp(t *testing.T) {
+	for replay, want := range map[bool]uint64{true: 3, false: 0} {
+		w, got := newTestWatch(t)
+		stream, at := new(memoryStream), time.Unix(2000, 0)
+		stream.info.TimeStamp = at
+		for _, node := range []string{"m", "n", "m"} {
+			stream.add(nodeSubject("c", node), encode(newMessage("", ofAgent, new(pleg.Event))))
+		}
+		w.store, w.o.Cluster, w.end = stream.on(), "c", place{7, 2, 1}
+		config := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
+		if !replay {
+			config.DeliverPolicy, w.seen, w.broken = jetstream.DeliverByStartSequencePolicy, nil, false
+		}
+		for _, least := range []uint64{0, 9} {
+			w.withheld, w.start, w.owes, *got = least, least, true, nil
+			messages, err := w.consume(t.Context(), config)
+			kit.Must(t, err)
+			kit.Must(t, w.catchUp(t.Context(), messages, config))
+			messages.Stop()
+			if end := (*got)[len(*got)-1]; w.withheld != max(want, least) || w.start != max(want, least) || w.owes || w.broken || w.seen != nil || w.at != (place{7, 3, at.UnixNano()}) || end.Type != pleg.Synced || end.At != w.position(w.at) {
+				t.Errorf("replay %v: at %+v, %d and %d after %+v", replay, w.at, w.withheld, w.start, end)
+			}
+			w.broken, want = replay, max(want, least)
+			if replay {
+				w.seen, w.at = make(map[string]struct{}), place{}
+			}
+		}
+	}
+}
+
 // The error of a watch that cannot begin names the option.
 func TestBadWatchOptions(t *testing.T) {
 	start, bad, since := Position(""), Position("x"), time.Unix(1000, 0)
-	const exclude = "WatchOptions.Replay, After and Since exclude each other"
+	const exclude = "WatchOptions.Replay, After and Since exclude each other: a watch that resumes gets a replay if necessary"
 	for _, tt := range []struct {
 		o    WatchOptions
 		want string
 	}{
 		{WatchOptions{Nodes: []string{"n"}}, "WatchOptions.Cluster must not be empty"},
 		{WatchOptions{Cluster: strings.Repeat("c", 81)}, "WatchOptions.Cluster has 81 bytes, the limit is 80"},
-		{WatchOptions{Cluster: "c", Nodes: []string{"a b", "n"}}, `WatchOptions.Nodes is "a b"`},
+		{WatchOptions{Cluster: "c", Nodes: []string{"a b", "n"}}, `WatchOptions.Nodes is "a b": want letters, digits, '-', '.' and '_'`},
 		{WatchOptions{Cluster: "c", Replay: true, After: &start}, exclude},
 		{WatchOptions{Cluster: "c", Replay: true, Since: since}, exclude},
 		{WatchOptions{Cluster: "c", After: &start, Since: since}, exclude},
-		{WatchOptions{Cluster: "c", After: &bad}, `WatchOptions.After: "x" is not a position`},
+		{WatchOptions{Cluster: "c", After: &bad}, `WatchOptions.After: "x" is not a position of a fleet: want STREAM:MESSAGE:STORED, such as 18a5b5b0c2a7e400:120:18a5b5b1d0a7e400`},
 		{WatchOptions{Cluster: "c", Filter: pleg.Filter{Selector: "(("}}, "WatchOptions.Filter: "},
 	} {
 		var got error
 		for _, err := range Watch(t.Context(), nil, tt.o) {
 			got = err
 		}
-		if !errors.Is(got, pleg.ErrInvalidOption) || !strings.Contains(got.Error(), tt.want) {
+		if whole := tt.o.Filter.Selector == ""; !errors.Is(got, pleg.ErrInvalidOption) || !strings.HasPrefix(got.Error(), "watch fleet: "+tt.want) || whole && len(got.Error()) != len("watch fleet: "+tt.want) {
 			t.Errorf("%+v: %v, want %s", tt.o, got, tt.want)
 		}
 	}
@@ -263,6 +310,19 @@ func TestPositionOfABookmark(t *testing.T) {
 	stream.add(nodeSubject("c", "n"), nil)
 	if kit.Must(t, w.sendBookmark(t.Context(), 9)); len(*got) != 1 {
 		t.Errorf("got %+v, although a message comes", (*got)[1])
+	}
+	for got, at := range map[uint64]uint64{10: 5, 0: 10} { // the watch has got it
+		w.at.message = at
+		kit.Must(t, w.sendBookmark(t.Context(), got))
+	}
+	if len(*got) != 3 {
+		t.Errorf("got %+v, want two further marks", *got)
+	}
+	for _, broken := range []*error{&stream.mute, &stream.err} {
+		*broken = errors.New("broken")
+		if err := w.sendBookmark(t.Context(), 10); !errors.Is(err, *broken) {
+			t.Errorf("sendBookmark() = %v, want %v", err, *broken)
+		}
 	}
 	w.withheld = 20
 	if within, then := w.position(place{1, 19, 1}), w.position(place{1, 20, 1}); within != "" || then == "" {
@@ -404,8 +464,10 @@ func TestAttemptsAfterALongConnection(t *testing.T) {
 		var waits []time.Duration
 		w, _ := newTestWatch(t)
 		w.store, w.js, w.unanswered = stream.on(), fakeJetStream{}, 9
-		w.o.Disconnected = func(_ error, in time.Duration) {
-			waits = append(waits, in)
+		w.o.Disconnected = func(err error, in time.Duration) {
+			if waits = append(waits, in); err.Error() != "stream: not connected to : broken" {
+				t.Errorf("disconnected: %v", err)
+			}
 			if stream.takes = 0; len(waits) == 8 {
 				stream.takes = searchTimeout + 1
 			}
@@ -427,6 +489,26 @@ func TestPatienceOfAWatch(t *testing.T) {
 	w.store.patience = &w.patience
 	if w.unanswered = 9; w.connect(t.Context()) == nil || w.timeout() != requestTimeout {
 		t.Errorf("once it is connected, a request takes %v, want %v", w.timeout(), requestTimeout)
+	}
+	stream := &memoryStream{mute: errors.New("broken")}
+	w.store = stream.on()
+	if err := w.connect(t.Context()); fmt.Sprint(err) != "create consumer: not connected to : broken" {
+		t.Errorf("connect() = %v without a consumer", err)
+	}
+	for _, tell := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w, _ := newTestWatch(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			attempts := 0
+			w.store, w.js = (&memoryStream{err: context.DeadlineExceeded}).on(), fakeJetStream{conn: connectTo(t, 100)}
+			if tell {
+				w.o.Disconnected = func(error, time.Duration) { attempts++ }
+			}
+			if err := w.run(ctx); err == nil || w.unanswered < 10 || tell && attempts != w.unanswered {
+				t.Errorf("%v after %d attempts, of which %d had no answer", err, attempts, w.unanswered)
+			}
+		})
 	}
 }
 
