@@ -85,7 +85,7 @@ func TestRenewal(t *testing.T) {
 			var p Publisher
 			p.o.Conn, p.bucket, p.revision, p.agent, p.key = new(nats.Conn), bucket, 7, "a", "c.n"
 			err := p.renew(t.Context(), h)
-			if want := (agentState{Layout: 2, Agent: "a", health: h}); works && !reflect.DeepEqual(bucket.value, want) || !works && !strings.HasPrefix(err.Error(), "renew lease: ") {
+			if want := (agentState{Layout: 2, Agent: "a", health: h}); works && !reflect.DeepEqual(bucket.value, want) || !works && err.Error() != "renew lease: not connected to : context deadline exceeded" {
 				t.Errorf("%v, and the lease is %+v, want %+v", err, bucket.value, want)
 			}
 			if (err == nil) != works || p.owned != works || p.due(h) == works || (p.bucket != nil) != works || works && p.revision != 8 || !works && p.revision != 0 {
@@ -98,7 +98,7 @@ func TestRenewal(t *testing.T) {
 				t.Errorf("at its end the lease is %+v", bucket.value)
 			}
 			p.bucket, p.revision = &keptLease{err: errors.New("broken")}, 0
-			if err := p.renew(t.Context(), h); !strings.HasPrefix(fmt.Sprint(err), "renew lease: ") || !strings.HasSuffix(err.Error(), ": broken") {
+			if err := p.renew(t.Context(), h); fmt.Sprint(err) != "renew lease: not connected to : broken" {
 				t.Errorf("renew() = %v without a look into the bucket", err)
 			}
 		})
@@ -115,7 +115,7 @@ func TestOlderAgentWaits(t *testing.T) {
 		claims := func() bool {
 			p.pods = make(map[string]*record)
 			revision, err := p.claim(t.Context())
-			if err != nil && (err.Error() != "another agent publishes as this node: newer" || p.pods != nil) {
+			if (err == nil) != (revision > 0) || err != nil && (err.Error() != "another agent publishes as this node: newer" || p.pods != nil) {
 				t.Errorf("%v, and it keeps its records: %v", err, p.pods != nil)
 			}
 			return err == nil && revision == bucket.revision
@@ -193,7 +193,7 @@ func TestHealthThatHangs(t *testing.T) {
 		p := Publisher{o: PublisherOptions{Health: func(ctx context.Context) (pleg.Status, error) { <-ctx.Done(); return pleg.Status{}, ctx.Err() }}}
 		began := time.Now()
 		v := p.examine(t.Context()).Verdict
-		if took := time.Since(began); took > time.Second || v == nil || v.Severity != verdict.Problem || !strings.Contains(v.Text, "does not answer the agent: "+context.DeadlineExceeded.Error()) {
+		if took := time.Since(began); took != time.Second || v == nil || v.Severity != verdict.Problem || !strings.Contains(v.Text, "does not answer the agent: "+context.DeadlineExceeded.Error()) {
 			t.Errorf("after %v the verdict is %+v", took, v)
 		}
 	})
@@ -217,7 +217,7 @@ func TestLeaseExpiresByTheServersClock(t *testing.T) {
 // An agent reports each pod that fails, without advice, and of many those that fail the longest. The pods of a health that
 // is too large are left out.
 func TestHealthHasThePods(t *testing.T) {
-	for failed, tt := range map[int]struct{ want, large int }{2: {2, maxHealth}, maxPods + 50: {maxPods, 1000}} {
+	for failed, tt := range map[int]struct{ want, large int }{2: {2, maxHealth}, 150: {100, 1000}} {
 		var status pleg.Status
 		for n := range failed {
 			status.Failed = append(status.Failed, pleg.Failed{UID: pleg.PodUID(fmt.Sprint(n)), Since: time.Unix(int64(1000-n), 0), Err: errors.New("broken")})

@@ -28,7 +28,12 @@ func agentOn(t *testing.T, s memoryServer, runtime *plegtest.Runtime, log *kit.L
 	p.js = s
 	pipe.Start(t)
 	end := kit.Run(t, p.Run)
-	return func() { kit.Must(t, end()); _ = pipe.Stop() }
+	return func() {
+		const missed = "pleg_subscriber_missed_events_total"
+		kit.RequireMetric(t, pipe.Metrics, kit.Metric(t, pipe.Metrics, missed), missed, "fleet") // by its name
+		kit.Must(t, end())
+		_ = pipe.Stop()
+	}
 }
 
 // events returns the events of a watch that lasts so long, in short, and when the first Synced of all came.

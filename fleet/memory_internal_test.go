@@ -145,6 +145,7 @@ type memoryStream struct {
 	takes time.Duration // each state
 	err   error         // of each state
 	full  error         // of each message to store
+	stuck error         // of each removal
 	mute  error         // of each message to read, and of each consumer
 	whole bool          // all messages of each subject come, as if they were new
 	mu    sync.Mutex
@@ -265,8 +266,11 @@ func (s *memoryStream) Purge(_ context.Context, options ...jetstream.StreamPurge
 			return err
 		}
 	}
+	if s.stuck != nil {
+		return s.stuck
+	}
 	s.remove(r.Subject)
-	return s.full
+	return nil
 }
 
 // remove removes the messages of some subjects.
@@ -285,7 +289,7 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 				c.first = append(c.first, m)
 			case config.DeliverPolicy == jetstream.DeliverLastPolicy && c.wants(m):
 				c.next = m.Sequence
-			case config.OptStartTime != nil && m.Time.Before(*config.OptStartTime):
+			case config.DeliverPolicy == jetstream.DeliverByStartTimePolicy && m.Time.Before(*config.OptStartTime):
 				c.next = m.Sequence + 1
 			}
 		}

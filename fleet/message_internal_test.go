@@ -83,6 +83,13 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if want := []pleg.Event{event(2, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
+	one := new(record)
+	for _, ev := range []pleg.Event{died, corrected} {
+		one.apply(&ev)
+	}
+	if ends := one.Events; len(ends) != 1 || ends[0].Reason != "OOMKilled" || ends[0].Seq != 3 {
+		t.Errorf("the only container has %+v", ends)
+	}
 	if got, err := m.statuses(); err != nil || !reflect.DeepEqual(got.Status, status) || !reflect.DeepEqual(got.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got %+v, want %+v", got, status)
 	}
@@ -349,6 +356,7 @@ func TestSize(t *testing.T) {
 	}{
 		"events":                                {queue: "eee", replicas: 1, want: 3},
 		"events of three servers":               {queue: "eee", replicas: 3, want: 3, batch: true},
+		"events of two servers":                 {queue: "ee", replicas: 2, want: 2, batch: true},
 		"one event of three servers":            {queue: "e", replicas: 3, want: 1},
 		"few events while other nodes publish":  {queue: "eee", replicas: 1, crowded: 1, want: 1},
 		"many events while other nodes publish": {queue: strings.Repeat("e", 20), replicas: 1, crowded: 1, want: 20, batch: true},

@@ -63,6 +63,9 @@ func TestLimits(t *testing.T) {
 }
 
 func TestPositions(t *testing.T) {
+	if text := string(encode(Event{Node: "n", At: "1:2:3"})); !strings.HasSuffix(text, `,"node":"n","at":"1:2:3"}`) {
+		t.Errorf("an event is written as %s", text)
+	}
 	for _, p := range []place{{stream: 18, message: 12}, {stream: 18, message: 12, stored: 1 << 60}, {stream: 1}} {
 		if got, err := parsePlace(string(p.position())); err != nil || got != p {
 			t.Errorf("%+v is read as %+v, %v", p, got, err)

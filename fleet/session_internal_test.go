@@ -69,6 +69,11 @@ func testAcknowledged(t *testing.T) {
 	if s := p.Status(); !s.LastAck.Equal(time.Now()) || s.Err != nil {
 		t.Errorf("the status is %+v", s)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _ = p.loop.Pause(ctx, context.DeadlineExceeded, 0); !errors.Is(p.Status().Err, context.DeadlineExceeded) {
+		t.Errorf("after an error the status is %+v", p.Status())
+	}
 	if p.alone || p.timeout() != requestTimeout {
 		t.Errorf("after an acknowledgement messages are sent alone: %v, and a request takes %v", p.alone, p.timeout())
 	}
@@ -147,7 +152,7 @@ func TestRowIsSentAgain(t *testing.T) {
 	refused := fakeAnswer{failed: make(chan error, 1)}
 	refused.failed <- &jetstream.APIError{ErrorCode: wrongLastMessage}
 	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
-	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 || p.crowded == 0 {
+	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 || p.crowded != 32 {
 		t.Errorf("%v; %d of %d messages are in flight, want none; the next are no row: %v", err, p.sent, len(p.queue), p.crowded > 0)
 	}
 	for name, tt := range map[string]struct {
@@ -545,7 +550,7 @@ func TestBeat(t *testing.T) {
 		p.bucket, p.revision, p.verified = &keptLease{}, 1, time.Now()
 		p.fails(gone)
 		p.queue = outgoingEvents(new(record), 1)
-		time.Sleep(verifyPeriod + 1)
+		time.Sleep(20*time.Second + 1)
 		for _, replay := range []bool{false, true} {
 			if replay {
 				p.queue, p.gap = nil, new(pleg.Event)
@@ -560,7 +565,7 @@ func TestBeat(t *testing.T) {
 				t.Errorf("beat() = %v, want %v; the fault is %v, the lease has the revision %d, and %d states come again", err, want, p.fault.Load(), p.revision, len(p.queue))
 			}
 		}
-		time.Sleep(verifyPeriod)
+		time.Sleep(20 * time.Second)
 		stream.err, p.queue, p.own.stored = nil, nil, time.Now()
 		p.pods["s"] = new(record)
 		stream.add("s", nil)
@@ -682,7 +687,7 @@ func TestFaultLasts(t *testing.T) {
 		if f := p.lastingFault(); f != nil {
 			t.Errorf("%+v is told at once", f)
 		}
-		time.Sleep(renewPeriod)
+		time.Sleep(4 * time.Second)
 		p.fails(errors.New("second"))
 		p.renewed = time.Now()
 		if f := p.lastingFault(); f == nil || !f.Since.Equal(began) || f.Why != "second" || !p.due(health{}) {
@@ -720,8 +725,8 @@ func TestPause(t *testing.T) {
 			if p.o.Conn = new(nats.Conn); tt.connected {
 				p.o.Conn = connectTo(t, 100)
 			}
-			p.bucket, p.revision, p.renewed = &keptLease{}, tt.revision, time.Now().Add(-time.Duration(tt.due)*renewPeriod)
-			if kit.Must(t, p.pause(t.Context(), beatPeriod+1)); p.revision != tt.want {
+			p.bucket, p.revision, p.renewed = &keptLease{}, tt.revision, time.Now().Add(-time.Duration(tt.due)*4*time.Second)
+			if kit.Must(t, p.pause(t.Context(), time.Second+1)); p.revision != tt.want {
 				t.Errorf("a lease that is %s has the revision %d, want %d", name, p.revision, tt.want)
 			}
 		}

@@ -127,7 +127,7 @@ func TestForget(t *testing.T) {
 	if kit.Must(t, err); stream.newest("pleg.v2.c.no-agent.>") != stream.held[len(stream.held)-1] || m.kind != ofGone || m.ObservedAt.IsZero() || !strings.Contains(string(m.body), `"source":"/clusters/c/nodes/no-agent"`) {
 		t.Errorf("it leaves %s", m.body)
 	}
-	stream.full = errors.New("no disk")
+	stream.stuck = errors.New("no disk")
 	for node, want := range map[string]string{
 		"": "node must not be empty", "works": "forget node works: not connected to : an agent publishes as this node: a", "wroks": `node "wroks" of cluster "c" has not published`,
 		"stopped": "forget node stopped: not connected to : no disk",
@@ -136,6 +136,10 @@ func TestForget(t *testing.T) {
 		if err := states.Forget(t.Context(), node); fmt.Sprint(err) != want || node == "works" && len(stream.held) != before {
 			t.Errorf("Forget(%q) = %v, want %s", node, err, want)
 		}
+	}
+	stream.stuck, stream.full = nil, errors.New("no room")
+	if err := states.Forget(t.Context(), "stopped"); fmt.Sprint(err) != "forget node stopped: not connected to : no room" {
+		t.Errorf("Forget() = %v of a stream that is full", err)
 	}
 	stream.err = errors.New("broken")
 	if err := states.Forget(t.Context(), "wroks"); fmt.Sprint(err) != "forget node wroks: not connected to : stream: not connected to : broken" {
@@ -187,6 +191,11 @@ func TestCheck(t *testing.T) {
 // What the value of an agent says about its node.
 func TestNodeOfAnAgent(t *testing.T) {
 	at, listed := time.Unix(1000, 0), time.Unix(900, 0).UTC() // as it is read
+	whole := agentState{Layout: 2, Agent: "a", CurrentAsOf: listed, Fault: &fault{listed, "no room"}, Ended: true, health: health{new(Verdict), make([]Finding, 1)}}
+	const begins = `{"layout":2,"agent":"a","currentAsOf":"1970-01-01T00:15:00Z","fault":{"since":"1970-01-01T00:15:00Z","why":"no room"},"ended":true,"verdict":{`
+	if text := string(encode(whole)); !strings.HasPrefix(text, begins) || !strings.Contains(text, `},"pods":[{`) {
+		t.Errorf("the lease is %s, want %s", text, begins)
+	}
 	for name, tt := range map[string]struct {
 		value    agentState
 		agent    string
