@@ -29,8 +29,9 @@ func agentOn(t *testing.T, s memoryServer, runtime *plegtest.Runtime, log *kit.L
 	pipe.Start(t)
 	end := kit.Run(t, p.Run)
 	return func() {
-		const missed = "pleg_subscriber_missed_events_total"
-		kit.RequireMetric(t, pipe.Metrics, kit.Metric(t, pipe.Metrics, missed), missed, "fleet") // by its name
+		if families, err := pipe.Metrics.Gather(); !strings.Contains(fmt.Sprint(families), `"fleet"`) {
+			t.Errorf("no subscriber has the name fleet: %v, %v", families, err)
+		}
 		kit.Must(t, end())
 		_ = pipe.Stop()
 	}
