@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"errors"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ import (
 // send it too.
 func TestConnection(t *testing.T) {
 	var log kit.Log
-	conn, err := fleet.Connect("nats://127.0.0.1:1", log.Logger(), nats.MaxReconnects(1), nats.PingInterval(time.Hour), nats.Name("me"))
+	conn, err := fleet.Connect("nats://127.0.0.1:1", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nats.MaxReconnects(1), nats.PingInterval(time.Hour), nats.Name("me"))
 	kit.Must(t, err)
 	defer conn.Close()
 	if o := conn.Opts; o.MaxReconnect >= 0 || o.Name != "me" || !o.IgnoreAuthErrorAbort || o.PingInterval*time.Duration(o.MaxPingsOut+1) > 15*time.Second {
@@ -33,9 +34,9 @@ func TestConnection(t *testing.T) {
 	conn.Opts.DisconnectedErrCB(conn, errors.New("broken"))
 	conn.Opts.DisconnectedErrCB(conn, nil) // it was closed
 	conn.Opts.ReconnectedCB(conn)
-	conn.Opts.AsyncErrorCB(conn, nil, errors.New("slow")) // not for everybody
+	conn.Opts.AsyncErrorCB(conn, nil, errors.New("slow"))
 	lines := regexp.MustCompile(`time=\S+ `).ReplaceAllString(log.String(), "")
-	if want := "level=WARN msg=\"disconnected from NATS\" err=broken\nlevel=INFO msg=\"connected to NATS\" server=\"\"\n"; lines != want {
+	if want := "level=WARN msg=\"disconnected from NATS\" err=broken\nlevel=INFO msg=\"connected to NATS\" server=\"\"\nlevel=DEBUG msg=\"NATS connection\" err=slow\n"; lines != want {
 		t.Errorf("the log is\n%swant\n%s", lines, want)
 	}
 	silent, err := fleet.Connect("nats://127.0.0.1:1", nil)

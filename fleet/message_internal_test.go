@@ -84,10 +84,10 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
 	one := new(record)
-	for _, ev := range []pleg.Event{died, corrected} {
+	for _, ev := range []pleg.Event{event(2, pleg.ContainerDied, "c"), corrected} {
 		one.apply(&ev)
 	}
-	if ends := one.Events; len(ends) != 1 || ends[0].Reason != "OOMKilled" || ends[0].Seq != 3 {
+	if ends := one.Events; len(ends) != 1 || ends[0].Reason != "OOMKilled" || ends[0].Seq != 2 {
 		t.Errorf("the only container has %+v", ends)
 	}
 	if got, err := m.statuses(); err != nil || !reflect.DeepEqual(got.Status, status) || !reflect.DeepEqual(got.Labels, status.Sandboxes[0].Labels) {

@@ -117,9 +117,12 @@ func TestLastEventsArePublished(t *testing.T) {
 		if err := p.run(t.Context(), events); fmt.Sprint(err) != "publish: not connected to : broken" {
 			t.Errorf("run() = %v if that fails", err)
 		}
-		p.queue = nil
-		if err := p.run(t.Context(), events); !errors.Is(err, exporter.ErrSourceEnded) {
-			t.Errorf("run() = %v", err)
+		p.queue, p.at = nil, pleg.Position{Epoch: "e", Seq: 1}
+		last := make(chan pleg.Event, 1)
+		last <- pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerStarted, PodUID: "u"}
+		close(last)
+		if err := p.run(t.Context(), last); !errors.Is(err, exporter.ErrSourceEnded) || len(p.queue) != 1 {
+			t.Errorf("run() = %v, and %d messages are left, want the last one", err, len(p.queue))
 		}
 	})
 }
@@ -519,8 +522,11 @@ func TestRowBehindARow(t *testing.T) {
 		}
 		p.js, p.o.Conn = fakeJetStream{}, connectTo(t, 1<<20)
 		p.queue, p.sent, p.parts = outgoingEvents(new(record), 2+leastRow), 2, []part{{2, fakeAnswer{}}}
-		if err := p.step(t.Context(), nil); !errors.Is(err, nats.ErrTimeout) || p.sent != 2+leastRow || len(p.parts) != 2 || p.followable() {
+		if err := p.step(t.Context(), nil); !errors.Is(err, nats.ErrTimeout) || p.sent != 2+leastRow || len(p.parts) != 2 {
 			t.Errorf("%v, and %d messages are in flight in %d rows, want all in two", err, p.sent, len(p.parts))
+		}
+		if p.queue = append(p.queue, outgoingEvents(new(record), leastRow)...); p.followable() {
+			t.Error("a third row follows")
 		}
 		p.queue, p.sent, p.parts, p.js = outgoingEvents(new(record), 1), 0, nil, fakeJetStream{err: errors.New("broken")}
 		if err := p.step(t.Context(), nil); fmt.Sprint(err) != "publish: broken" {
