@@ -27,6 +27,7 @@ import (
 // manifests are the objects of a folder of deploy.
 type manifests struct {
 	daemonSet appsv1.DaemonSet
+	namespace corev1.Namespace
 	network   networkingv1.NetworkPolicy
 	config    corev1.ConfigMap
 	monitor   monitoringv1.PodMonitor
@@ -49,7 +50,7 @@ func build(t *testing.T, folder string) (m manifests) {
 		case "ConfigMap":
 			into = &m.config
 		case "Namespace":
-			into = &corev1.Namespace{}
+			into = &m.namespace
 		case "NetworkPolicy":
 			into = &m.network
 		case "PodMonitor":
@@ -80,6 +81,12 @@ func TestManifests(t *testing.T) {
 	} {
 		t.Run(folder, func(t *testing.T) {
 			m := build(t, folder)
+			if name := m.namespace.Name; name != "pleg-pipeline" || m.namespace.Labels["pod-security.kubernetes.io/enforce"] != "privileged" || m.daemonSet.Namespace != name || m.config.Namespace != name || m.network.Namespace != name {
+				t.Errorf("%+v, and the objects are in %s, %s and %s", m.namespace.ObjectMeta, m.daemonSet.Namespace, m.config.Namespace, m.network.Namespace)
+			}
+			if labels := map[string]string{"app.kubernetes.io/name": "pleg-pipeline"}; !maps.Equal(m.daemonSet.Spec.Selector.MatchLabels, labels) || !maps.Equal(m.daemonSet.Spec.Template.Labels, labels) || len(m.network.Spec.PodSelector.MatchLabels) > 0 {
+				t.Errorf("the labels are %v, of pods %v, and the network policy is of %v and not of all pods", m.daemonSet.Spec.Selector, m.daemonSet.Spec.Template.Labels, m.network.Spec.PodSelector)
+			}
 			if m.kinds["DaemonSet"] != 1 || m.kinds["NetworkPolicy"] != 1 || m.kinds["ConfigMap"] != 1 {
 				t.Errorf("kinds %v", m.kinds)
 			}
@@ -119,6 +126,9 @@ func requireWiring(t *testing.T, m manifests) {
 	if !slices.Equal(c.Args, []string{"run", "--config-file=/etc/pleg-pipeline/pleg-pipeline.yaml"}) || !strings.Contains(settings, "\nsocket: /run/pleg-pipeline/pleg.sock\n") {
 		t.Errorf("the arguments are %q, and the settings\n%s", c.Args, settings)
 	}
+	if len(pod.Containers) != 1 || len(c.VolumeMounts) != 3 || len(pod.Volumes) != 3 {
+		t.Errorf("it has %d containers with %+v, want one with the settings, the runtime and the socket", len(pod.Containers), c.VolumeMounts)
+	}
 	of := make(map[string]string)
 	for _, mount := range c.VolumeMounts {
 		of[mount.MountPath] = mount.Name
@@ -148,8 +158,19 @@ func requireWiring(t *testing.T, m manifests) {
 	if !slices.ContainsFunc(pod.Tolerations, anywhere) || pod.PriorityClassName != "system-node-critical" || !maps.Equal(pod.NodeSelector, map[string]string{"kubernetes.io/os": "linux"}) {
 		t.Errorf("it runs with the tolerations %+v and the priority %q on %v", pod.Tolerations, pod.PriorityClassName, pod.NodeSelector)
 	}
+	if start, live := c.StartupProbe, c.LivenessProbe; start.PeriodSeconds != 1 || start.FailureThreshold != 60 || live.PeriodSeconds != 10 || live.TimeoutSeconds != 5 || *pod.TerminationGracePeriodSeconds != 10 {
+		t.Errorf("it is probed as %+v and %+v, and may take %d s to end", start, live, *pod.TerminationGracePeriodSeconds)
+	}
+	if shell := m.daemonSet.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"]; shell != c.Name || !strings.HasPrefix(c.Image, "localhost/pleg-pipeline:v") || *pod.EnableServiceLinks || *c.SecurityContext.RunAsUser != 0 {
+		t.Errorf("%s of %s, for kubectl %s, with the variables of services: %v, as user %d", c.Name, c.Image, shell, *pod.EnableServiceLinks, *c.SecurityContext.RunAsUser)
+	}
+	for _, v := range pod.Volumes { // a folder of the runtime is not made before it
+		if want := map[bool]corev1.HostPathType{true: corev1.HostPathDirectoryOrCreate, false: corev1.HostPathDirectory}[v.Name == "socket"]; v.HostPath != nil && *v.HostPath.Type != want {
+			t.Errorf("the folder %s is mounted as %s, want %s", v.HostPath.Path, *v.HostPath.Type, want)
+		}
+	}
 	u := m.daemonSet.Spec.UpdateStrategy
-	if u.Type != appsv1.RollingUpdateDaemonSetStrategyType || u.RollingUpdate == nil || u.RollingUpdate.MaxUnavailable.StrVal != "10%" || m.daemonSet.Spec.MinReadySeconds == 0 {
+	if u.Type != appsv1.RollingUpdateDaemonSetStrategyType || u.RollingUpdate == nil || u.RollingUpdate.MaxUnavailable.StrVal != "10%" || m.daemonSet.Spec.MinReadySeconds != 10 {
 		t.Errorf("a new version replaces all daemons, although they crash: %+v, after %d s", u, m.daemonSet.Spec.MinReadySeconds)
 	}
 	if s := c.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
