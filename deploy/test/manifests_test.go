@@ -217,6 +217,41 @@ func TestMonitoring(t *testing.T) {
 	if m.config.Labels["grafana_dashboard"] != "1" || len(board.Panels) == 0 {
 		t.Errorf("no dashboard: %+v", m.config.ObjectMeta)
 	}
+	requirePanels(t)
+}
+
+// requirePanels requires the panels of the dashboard: their types, titles, units and series.
+func requirePanels(t *testing.T) {
+	t.Helper()
+	var board struct {
+		Panels []struct {
+			Type, Title string
+			FieldConfig struct{ Defaults struct{ Unit string } }
+			Targets     []struct{ LegendFormat string }
+		}
+	}
+	readYAML(t, "../monitoring/dashboard.json", &board)
+	var got []string
+	for _, p := range board.Panels {
+		text := p.Type + " " + p.Title + " in " + p.FieldConfig.Defaults.Unit + ":"
+		for _, target := range p.Targets {
+			text += " " + target.LegendFormat + ","
+		}
+		got = append(got, strings.TrimRight(text, " ,"))
+	}
+	const of = "{{instance}}"
+	if want := []string{
+		"stat Healthy in short: " + of, "stat Pods that hang in short: " + of, "stat Running containers in short: " + of, "stat Version in short: " + of + " {{version}}",
+		"table Nodes, the worst first in short:", "timeseries Events in ops: {{type}}", "timeseries Age of the last successful list in s: " + of,
+		"timeseries Duration of a list, p99 in s: " + of, "timeseries Duration of an inspection in s: p50, p99",
+		"timeseries Inspections in short: " + of + " in flight, " + of + " hung, " + of + " waiting", "timeseries Oldest inspection in s: " + of,
+		"timeseries Errors in ops: " + of + " list, " + of + " inspection, " + of + " list of one pod", "timeseries Calls of the runtime in ops: {{operation_type}}",
+		"timeseries Event stream in short: " + of + " up, " + of + " changes that a list of all pods found, a second",
+		"timeseries Subscribers in short: " + of + " {{subscriber}} missed, " + of + " {{subscriber}} oldest event",
+		"timeseries Memory in bytes: " + of, "timeseries CPU in percentunit: " + of,
+	}; !slices.Equal(got, want) {
+		t.Errorf("the dashboard has\n%q\nwant\n%q", got, want)
+	}
 }
 
 // TestWebConfig requires that the component mounts its file, and that the probes go to a port
