@@ -101,6 +101,9 @@ func TestManifests(t *testing.T) {
 			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "runtime-endpoint: unix://"+socket+"\n") {
 				t.Errorf("the settings do not name %s:\n%s", socket, m.config.Data["pleg-pipeline.yaml"])
 			}
+			if of := "\nnats: nats://nats.nats.svc:4222\ncluster: example\n"; strings.Contains(m.config.Data["pleg-pipeline.yaml"], of) != (folder == "overlays/fleet") {
+				t.Errorf("only the fleet's daemons publish, by %q: %s", of, m.config.Data["pleg-pipeline.yaml"])
+			}
 			requireSettings(t, m.config.Data["pleg-pipeline.yaml"])
 			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "\nevents: \"off\"\n") {
 				t.Error("events are on: a daemon that is stopped would block the node")
@@ -188,7 +191,7 @@ func TestHost(t *testing.T) {
 	}
 	context.Capabilities.Add = nil
 	requireNoCapability(t, context)
-	if base.HostPID || base.HostNetwork || len(pod.Volumes) != len(base.Volumes) {
+	if base.HostPID || base.HostNetwork || len(pod.Volumes) != len(base.Volumes) || len(pod.Containers) != 1 {
 		t.Errorf("hostPID %v and hostNetwork %v without the overlay; volumes %v", base.HostPID, base.HostNetwork, pod.Volumes)
 	}
 }
