@@ -28,6 +28,9 @@ func TestConnection(t *testing.T) {
 	if o := conn.Opts; o.MaxReconnect >= 0 || o.Name != "me" || !o.IgnoreAuthErrorAbort || o.PingInterval*time.Duration(o.MaxPingsOut+1) > 15*time.Second {
 		t.Errorf("it ends after %d attempts, a wrong password: %v, a dead path after %d pings, one each %v", o.MaxReconnect, !o.IgnoreAuthErrorAbort, o.MaxPingsOut, o.PingInterval)
 	}
+	if o := conn.Opts; o.ReconnectWait != time.Second || o.ReconnectJitter != time.Second || o.ReconnectJitterTLS != time.Second {
+		t.Errorf("it is made again after %v, and up to %v or %v more", o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS)
+	}
 	if err := conn.Publish("subject", nil); !errors.Is(err, nats.ErrReconnectBufExceeded) {
 		t.Errorf("a message without a server: %v, want %v", err, nats.ErrReconnectBufExceeded)
 	}
