@@ -227,9 +227,23 @@ func TestHealthHasThePods(t *testing.T) {
 		if len(h.Pods) != tt.want || h.Pods[0].PodUID != status.Failed[failed-1].UID || h.Pods[0].Evidence != "" || h.Pods[0].Advice != "" {
 			t.Errorf("%d pods fail: reported are %d, %+v; want %d, the last first", failed, len(h.Pods), h.Pods, tt.want)
 		}
-		for i := range status.Failed {
-			status.Failed[i].Err = errors.New(strings.Repeat("b", tt.large))
+		size := func(n int) (h health, bytes int) {
+			for i := range status.Failed {
+				status.Failed[i].Err = errors.New(strings.Repeat("b", n))
+			}
+			h = p.examine(t.Context())
+			return h, len(encode(h))
 		}
+		if failed == 2 {
+			_, small := size(1000)
+			_, twice := size(2000)
+			most := 1000 + 1000*(64<<10-small)/(twice-small)
+			fits, _ := size(most)
+			if less, _ := size(most + 1); len(fits.Pods) != 2 || len(less.Pods) > 0 {
+				t.Errorf("of a health of 64 KiB %d pods are reported, and of a larger one %d", len(fits.Pods), len(less.Pods))
+			}
+		}
+		size(tt.large)
 		whole := verdict.Of(status)
 		if h, text := p.examine(t.Context()), whole.Text[:min(maxText, len(whole.Text))]; len(h.Pods) > 0 || !reflect.DeepEqual(*h.Verdict, Verdict{Severity: whole.Severity, Text: text}) {
 			t.Errorf("a health that is too large is %+v with %d pods, want %s", h.Verdict, len(h.Pods), text)

@@ -25,7 +25,7 @@ func TestConnection(t *testing.T) {
 	conn, err := fleet.Connect("nats://127.0.0.1:1", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nats.MaxReconnects(1), nats.PingInterval(time.Hour), nats.Name("me"))
 	kit.Must(t, err)
 	defer conn.Close()
-	if o := conn.Opts; o.MaxReconnect >= 0 || o.Name != "me" || !o.IgnoreAuthErrorAbort || o.PingInterval*time.Duration(o.MaxPingsOut+1) > 15*time.Second {
+	if o := conn.Opts; o.MaxReconnect >= 0 || o.Name != "me" || !o.IgnoreAuthErrorAbort || o.PingInterval != 5*time.Second || o.MaxPingsOut != 2 {
 		t.Errorf("it ends after %d attempts, a wrong password: %v, a dead path after %d pings, one each %v", o.MaxReconnect, !o.IgnoreAuthErrorAbort, o.MaxPingsOut, o.PingInterval)
 	}
 	if o := conn.Opts; o.ReconnectWait != time.Second || o.ReconnectJitter != time.Second || o.ReconnectJitterTLS != time.Second {

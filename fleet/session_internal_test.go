@@ -60,6 +60,9 @@ func testAcknowledged(t *testing.T) {
 	a, b := new(record), new(record)
 	p.queue, p.alone, p.unanswered = append(outgoingEvents(a, 1), append(outgoingEvents(b, 2), outgoingEvents(a, 1)...)...), true, 9
 	p.queue[0].kind = ofState
+	for i := range p.queue {
+		p.queue[i].observedAt = time.Now()
+	}
 	time.Sleep(time.Hour)
 	p.acknowledged(3, 40)
 	p.works(t.Context())
@@ -79,6 +82,7 @@ func testAcknowledged(t *testing.T) {
 	}
 	kit.RequireMetric(t, registry, 2, "pleg_fleet_published_events_total")
 	kit.RequireMetric(t, registry, 2, "pleg_fleet_lag_seconds")
+	kit.RequireSum(t, registry, 2*time.Hour.Seconds(), "pleg_fleet_lag_seconds")
 }
 
 // While the server does not answer, the queue takes no more than one batch: other events wait in the pipeline.
@@ -296,7 +300,7 @@ func TestRefreshIsSpread(t *testing.T) {
 	if p.refresh(t.Context()); len(p.queue) > 0 {
 		t.Errorf("%d messages, although the stream keeps those that it has", len(p.queue))
 	}
-	stream.info.Config.MaxAge, p.pods, p.own.stored = time.Hour, nil, old
+	stream.info.Config.MaxAge, p.pods, p.own.stored = time.Hour, map[string]*record{"newer": {stored: time.Now()}}, old
 	if p.refresh(t.Context()); len(p.queue) != 1 || p.queue[0].kind != ofAgent || p.queue[0].subject != p.node {
 		t.Errorf("%+v, want one message of the node", p.queue)
 	} else if m, err := decode(p.queue[0].body); err != nil || m.kind != ofAgent || m.ObservedAt.IsZero() {
@@ -458,6 +462,9 @@ func TestEventsFollowEachOther(t *testing.T) {
 		p, _ := newTestPublisher(t, new(memoryStream))
 		p.at = pleg.Position{Epoch: "e", Seq: 5}
 		at := time.Unix(1000, 0)
+		if err := p.accept(t.Context(), pleg.Event{Type: pleg.Bookmark, ObservedAt: at}); err != nil || !p.currentAsOf.Equal(at) {
+			t.Errorf("after a mark of %v all is known as of %v, %v", at, p.currentAsOf, err)
+		}
 		err := p.accept(t.Context(), pleg.Event{
 			Epoch: "e", Seq: seq, Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at, StartedAt: at.Add(-time.Hour),
 		})

@@ -38,7 +38,7 @@ func newTestStates(at time.Time) *States {
 		body, _ := r.encode(newMessage("", ofState, &ev), 1<<20)
 		stream.add(podSubject("c", node, uid), body)
 	}
-	hangs := []Finding{{PodUID: "b", What: "hangs"}, {PodUID: "never", Pod: "shop/never-inspected", What: "hangs"}}
+	hangs := []Finding{{PodUID: "never", Pod: "shop/never-inspected", What: "is slow"}, {PodUID: "b", What: "hangs"}}
 	lease("works", agentState{Agent: "a", CurrentAsOf: at, health: health{Verdict: &Verdict{Severity: verdict.OK}, Pods: hangs}})
 	tell("works", ofSynced)
 	pod("works", "shop", "a")
@@ -94,10 +94,10 @@ func TestPods(t *testing.T) {
 		nodes, namespaces []string
 		want              string
 	}{
-		{nil, nil, "jobs/b works hangs, shop/a works , shop/never-inspected works hangs, shop/z no-agent has no agent"},
+		{nil, nil, "jobs/b works hangs, shop/a works , shop/never-inspected works is slow, shop/z no-agent has no agent"},
 		{nil, []string{"jobs", "none"}, "jobs/b works hangs"},
 		{[]string{"no-agent"}, nil, "shop/z no-agent has no agent"},
-		{[]string{"works"}, []string{"shop"}, "shop/a works , shop/never-inspected works hangs"},
+		{[]string{"works"}, []string{"shop"}, "shop/a works , shop/never-inspected works is slow"},
 	} {
 		var got []string
 		for pod, err := range states.Pods(t.Context(), tt.nodes, tt.namespaces) {

@@ -354,7 +354,7 @@ func TestQuietWatch(t *testing.T) {
 				switch {
 				case ev.Type == pleg.Bookmark && ev.At != "" && ev.ObservedAt.Equal(time.Now()):
 					marks++
-				case ev.Type == pleg.Gap && time.Since(began) < 30*time.Second:
+				case ev.Type == pleg.Gap && time.Since(began) > 20*time.Second && time.Since(began) < 30*time.Second:
 					gone[ev.Node] += ev.Reason
 				}
 				return true
