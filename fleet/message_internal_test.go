@@ -183,6 +183,11 @@ func TestIDs(t *testing.T) {
 	if id := newMessage("", ofState, &ev).ID; id != "e/1/pod.state/u/e8d4a51000" {
 		t.Errorf("the id of a state is %s", id)
 	}
+	for k, name := range map[kind]string{ofState: "pod.state", ofGap: "node.gap", ofSynced: "node.synced", ofAgent: "node.agent", ofGone: "node.gone"} {
+		if got := newMessage("", k, &ev).Type; got != "io.github.pleg-pipeline."+name+".v1" {
+			t.Errorf("the type of %s is %s", k, got)
+		}
+	}
 	if name := newMessage("", ofEvent, &pleg.Event{Type: pleg.NetworkSetupCompleted}).Type; name != "io.github.pleg-pipeline.network.setupcompleted.v1" {
 		t.Errorf("the type is %s", name)
 	}
