@@ -69,6 +69,9 @@ func build(t *testing.T, folder string) (m manifests) {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
+	if n := len(m.daemonSet.Spec.Template.Spec.Containers); n != m.kinds["DaemonSet"] {
+		t.Errorf("%s has %d containers, want one", folder, n)
+	}
 	return m
 }
 
@@ -203,6 +206,10 @@ func TestMonitoring(t *testing.T) {
 	if want := map[string]int{"PodMonitor": 1, "PrometheusRule": 1, "ConfigMap": 1}; !maps.Equal(m.kinds, want) {
 		t.Errorf("kinds %v, want %v", m.kinds, want)
 	}
+	const name = "pleg-pipeline"
+	if own := m.monitor.ObjectMeta; own.Name != name || own.Namespace != name || own.Labels["app.kubernetes.io/name"] != name || m.config.Namespace != name || !strings.HasPrefix(m.config.Name, name+"-dashboard-") {
+		t.Errorf("the monitor is %+v, and the dashboard %s in %s", own, m.config.Name, m.config.Namespace)
+	}
 	selected, endpoints := m.monitor.Spec.Selector.MatchLabels, m.monitor.Spec.PodMetricsEndpoints
 	if pods := build(t, "base").daemonSet.Spec.Template.Labels; len(selected) == 0 || !maps.Equal(selected, pods) {
 		t.Errorf("the monitor is of pods with %v, and the daemon's have %v", selected, pods)
@@ -264,10 +271,15 @@ func TestWebConfig(t *testing.T) {
 	pod := m.daemonSet.Spec.Template.Spec
 	c := pod.Containers[0]
 	requireFolder(t, pod, "/run/crio")
-	if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
-		return v.Name == "PLEG_PIPELINE_WEB_CONFIG" && strings.HasPrefix(v.Value, "/etc/pleg-pipeline-web/")
-	}) {
+	if !slices.Contains(c.Env, corev1.EnvVar{Name: "PLEG_PIPELINE_WEB_CONFIG", Value: "/etc/pleg-pipeline-web/web-config.yaml"}) {
 		t.Errorf("the environment has no web-config: %v", c.Env)
+	}
+	if !slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool {
+		return v.Name == "web" && v.MountPath == "/etc/pleg-pipeline-web" && v.ReadOnly
+	}) || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "web" && v.Secret != nil && v.Secret.SecretName == "pleg-pipeline-web"
+	}) {
+		t.Errorf("the secret is not mounted: %+v of %+v", c.VolumeMounts, pod.Volumes)
 	}
 	port := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "health" })
 	if port < 0 || !strings.Contains(m.config.Data["pleg-pipeline.yaml"], fmt.Sprintf("health-listen: 0.0.0.0:%d\n", c.Ports[port].ContainerPort)) {
