@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,10 +28,11 @@ type keptLease struct {
 	text     string // in place of the value
 	revision uint64
 	takes    time.Duration // of each update
+	err      error         // of each look
 }
 
 func (k *keptLease) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
-	return leaseEntry{of: k}, nil
+	return leaseEntry{of: k}, k.err
 }
 
 type leaseEntry struct {
@@ -62,7 +64,7 @@ func TestLeaseIsBehindWhatWaits(t *testing.T) {
 	for _, step := range []struct {
 		waiting       int // messages
 		listed, known time.Time
-	}{{1, at, time.Time{}}, {0, at, at}, {2, at.Add(time.Minute), at}, {0, at.Add(time.Minute), at.Add(time.Minute)}} {
+	}{{1, at, time.Time{}}, {0, at, at}, {2, at.Add(time.Minute), at}, {0, at.Add(time.Minute), at.Add(time.Minute)}, {0, time.Time{}, at.Add(time.Minute)}} {
 		p.queue, p.currentAsOf = make([]outgoing, step.waiting), step.listed
 		kit.Must(t, p.renew(t.Context(), health{}))
 		if got := bucket.value.CurrentAsOf; !got.Equal(step.known) {
@@ -75,16 +77,29 @@ func TestLeaseIsBehindWhatWaits(t *testing.T) {
 }
 
 // A renewal may take as long as any other request. An agent that has renewed its lease owns its place, and has told its
-// health; after an error it looks for the bucket and its place again.
+// health; after an error it looks for the bucket and its place again. At its end it says so, and nothing else.
 func TestRenewal(t *testing.T) {
 	for takes, works := range map[time.Duration]bool{requestTimeout - 1: true, requestTimeout + 1: false} {
 		synctest.Test(t, func(t *testing.T) {
-			h := health{Verdict: &Verdict{Severity: verdict.Warning}}
+			h, bucket := health{Verdict: &Verdict{Severity: verdict.Warning}}, &keptLease{takes: takes}
 			var p Publisher
-			p.o.Conn, p.bucket, p.revision = new(nats.Conn), &keptLease{takes: takes}, 7
+			p.o.Conn, p.bucket, p.revision, p.agent, p.key = new(nats.Conn), bucket, 7, "a", "c.n"
 			err := p.renew(t.Context(), h)
+			if want := (agentState{Layout: 2, Agent: "a", health: h}); works && !reflect.DeepEqual(bucket.value, want) || !works && err.Error() != "renew lease: not connected to : context deadline exceeded" {
+				t.Errorf("%v, and the lease is %+v, want %+v", err, bucket.value, want)
+			}
 			if (err == nil) != works || p.owned != works || p.due(h) == works || (p.bucket != nil) != works || works && p.revision != 8 || !works && p.revision != 0 {
 				t.Errorf("after %v: %v; owned: %v, due: %v, revision %d", takes, err, p.owned, p.due(h), p.revision)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			bucket.takes = 0
+			if p.endLease(ctx); works && !reflect.DeepEqual(bucket.value, agentState{Layout: 2, Agent: "a", Ended: true}) {
+				t.Errorf("at its end the lease is %+v", bucket.value)
+			}
+			p.bucket, p.revision = &keptLease{err: errors.New("broken")}, 0
+			if err := p.renew(t.Context(), h); fmt.Sprint(err) != "renew lease: not connected to : broken" {
+				t.Errorf("renew() = %v without a look into the bucket", err)
 			}
 		})
 	}
@@ -98,7 +113,11 @@ func TestOlderAgentWaits(t *testing.T) {
 		var p Publisher
 		p.agent, p.owned, p.bucket = "older", true, bucket
 		claims := func() bool {
+			p.pods = make(map[string]*record)
 			revision, err := p.claim(t.Context())
+			if (err == nil) != (revision > 0) || err != nil && (err.Error() != "another agent publishes as this node: newer" || p.pods != nil) {
+				t.Errorf("%v, and it keeps its records: %v", err, p.pods != nil)
+			}
 			return err == nil && revision == bucket.revision
 		}
 		for range 10 {
@@ -174,7 +193,7 @@ func TestHealthThatHangs(t *testing.T) {
 		p := Publisher{o: PublisherOptions{Health: func(ctx context.Context) (pleg.Status, error) { <-ctx.Done(); return pleg.Status{}, ctx.Err() }}}
 		began := time.Now()
 		v := p.examine(t.Context()).Verdict
-		if took := time.Since(began); took > time.Second || v == nil || v.Severity != verdict.Problem || !strings.Contains(v.Text, "does not answer the agent: "+context.DeadlineExceeded.Error()) {
+		if took := time.Since(began); took != time.Second || v == nil || v.Severity != verdict.Problem || !strings.Contains(v.Text, "does not answer the agent: "+context.DeadlineExceeded.Error()) {
 			t.Errorf("after %v the verdict is %+v", took, v)
 		}
 	})
@@ -189,23 +208,45 @@ func TestLeaseExpiresByTheServersClock(t *testing.T) {
 			t.Errorf("with a lease of %v the node is %+v, want it silent: %v", age, n, silent)
 		}
 	}
+	m.Data = []byte("garbage") // nobody knows what it says
+	if n := nodeIn(m, at); !n.Silent || n.Verdict.Findings[0].What != "has no agent" || !n.Verdict.Findings[0].Since.Equal(at) {
+		t.Errorf("with a lease that cannot be read the node is %+v, %+v", n, n.Verdict)
+	}
 }
 
-// An agent reports each pod that fails, and of many those that fail the longest.
+// An agent reports each pod that fails, without advice, and of many those that fail the longest. The pods of a health that
+// is too large are left out.
 func TestHealthHasThePods(t *testing.T) {
-	for failed, want := range map[int]int{2: 2, maxPods + 50: maxPods} {
+	for failed, tt := range map[int]struct{ want, large int }{2: {2, maxHealth}, 150: {100, 1000}} {
 		var status pleg.Status
 		for n := range failed {
 			status.Failed = append(status.Failed, pleg.Failed{UID: pleg.PodUID(fmt.Sprint(n)), Since: time.Unix(int64(1000-n), 0), Err: errors.New("broken")})
 		}
 		p := Publisher{o: PublisherOptions{Health: func(context.Context) (pleg.Status, error) { return status, nil }}}
 		h := p.examine(t.Context())
-		if len(h.Pods) != want || h.Pods[0].PodUID != status.Failed[failed-1].UID {
-			t.Errorf("%d pods fail: reported are %d, %+v; want %d, the last first", failed, len(h.Pods), h.Pods, want)
+		if len(h.Pods) != tt.want || h.Pods[0].PodUID != status.Failed[failed-1].UID || h.Pods[0].Evidence != "" || h.Pods[0].Advice != "" {
+			t.Errorf("%d pods fail: reported are %d, %+v; want %d, the last first", failed, len(h.Pods), h.Pods, tt.want)
 		}
-		status.Failed[0].Err = errors.New(strings.Repeat("broken", maxHealth)) // then there is only the verdict
-		if whole, h := h.Verdict, p.examine(t.Context()); len(h.Pods) > 0 || h.Verdict.Severity != whole.Severity || h.Verdict.Text == "" || len(h.Verdict.Text) > maxText {
-			t.Errorf("a health that is too large is %+v with %d pods, want the verdict %s", h.Verdict, len(h.Pods), whole.Severity)
+		size := func(n int) (h health, bytes int) {
+			for i := range status.Failed {
+				status.Failed[i].Err = errors.New(strings.Repeat("b", n))
+			}
+			h = p.examine(t.Context())
+			return h, len(encode(h))
+		}
+		if failed == 2 {
+			_, small := size(1000)
+			_, twice := size(2000)
+			most := 1000 + 1000*(64<<10-small)/(twice-small)
+			fits, _ := size(most)
+			if less, _ := size(most + 1); len(fits.Pods) != 2 || len(less.Pods) > 0 {
+				t.Errorf("of a health of 64 KiB %d pods are reported, and of a larger one %d", len(fits.Pods), len(less.Pods))
+			}
+		}
+		size(tt.large)
+		whole := verdict.Of(status)
+		if h, text := p.examine(t.Context()), whole.Text[:min(maxText, len(whole.Text))]; len(h.Pods) > 0 || !reflect.DeepEqual(*h.Verdict, Verdict{Severity: whole.Severity, Text: text}) {
+			t.Errorf("a health that is too large is %+v with %d pods, want %s", h.Verdict, len(h.Pods), text)
 		}
 	}
 }
@@ -226,5 +267,9 @@ func TestPodIsKnownAsOfTheNewestList(t *testing.T) {
 	m.Data = body
 	if pod, _ := podOf(map[string]Node{"n": {Name: "n"}}, m); cut == "" || pod.Partial != cut {
 		t.Errorf("a pod that is published in part says %q, want %q", pod.Partial, cut)
+	}
+	m.Data = []byte(`{"data":{"epoch":"e","podUID":"a","pod":{"labels":7}}}`)
+	if pod, ok := podOf(map[string]Node{"n": {Name: "n"}}, m); !ok || pod.UID != "a" || pod.Partial == "" {
+		t.Errorf("a pod with labels that cannot be read is %+v", pod)
 	}
 }

@@ -2,6 +2,8 @@ package fleet_test
 
 import (
 	"errors"
+	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +22,14 @@ import (
 // send it too.
 func TestConnection(t *testing.T) {
 	var log kit.Log
-	conn, err := fleet.Connect("nats://127.0.0.1:1", log.Logger(), nats.MaxReconnects(1), nats.PingInterval(time.Hour), nats.Name("me"))
+	conn, err := fleet.Connect("nats://127.0.0.1:1", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nats.MaxReconnects(1), nats.PingInterval(time.Hour), nats.Name("me"))
 	kit.Must(t, err)
 	defer conn.Close()
-	if o := conn.Opts; o.MaxReconnect >= 0 || o.Name != "me" || !o.IgnoreAuthErrorAbort || o.PingInterval*time.Duration(o.MaxPingsOut+1) > 15*time.Second {
+	if o := conn.Opts; o.MaxReconnect >= 0 || o.Name != "me" || !o.IgnoreAuthErrorAbort || o.PingInterval != 5*time.Second || o.MaxPingsOut != 2 {
 		t.Errorf("it ends after %d attempts, a wrong password: %v, a dead path after %d pings, one each %v", o.MaxReconnect, !o.IgnoreAuthErrorAbort, o.MaxPingsOut, o.PingInterval)
+	}
+	if o := conn.Opts; o.ReconnectWait != time.Second || o.ReconnectJitter != time.Second || o.ReconnectJitterTLS != time.Second {
+		t.Errorf("it is made again after %v, and up to %v or %v more", o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS)
 	}
 	if err := conn.Publish("subject", nil); !errors.Is(err, nats.ErrReconnectBufExceeded) {
 		t.Errorf("a message without a server: %v, want %v", err, nats.ErrReconnectBufExceeded)
@@ -32,11 +37,18 @@ func TestConnection(t *testing.T) {
 	conn.Opts.DisconnectedErrCB(conn, errors.New("broken"))
 	conn.Opts.DisconnectedErrCB(conn, nil) // it was closed
 	conn.Opts.ReconnectedCB(conn)
-	log.RequireLines(t, 1, `level=WARN msg="disconnected from NATS" err=broken`)
-	log.RequireLines(t, 1, `level=INFO msg="connected to NATS"`)
-	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil {
+	conn.Opts.AsyncErrorCB(conn, nil, errors.New("slow"))
+	lines := regexp.MustCompile(`time=\S+ `).ReplaceAllString(log.String(), "")
+	if want := "level=WARN msg=\"disconnected from NATS\" err=broken\nlevel=INFO msg=\"connected to NATS\" server=\"\"\nlevel=DEBUG msg=\"NATS connection\" err=slow\n"; lines != want {
+		t.Errorf("the log is\n%swant\n%s", lines, want)
+	}
+	silent, err := fleet.Connect("nats://127.0.0.1:1", nil)
+	kit.Must(t, err)
+	defer silent.Close()
+	silent.Opts.ReconnectedCB(silent)
+	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil || !strings.HasPrefix(err.Error(), "connect to NATS: ") {
 		conn.Close()
-		t.Error("a file that is missing is accepted")
+		t.Errorf("a file that is missing: %v", err)
 	}
 }
 
@@ -45,23 +57,27 @@ func TestBadPublisherOptions(t *testing.T) {
 	kit.Must(t, err)
 	good := fleet.PublisherOptions{Conn: new(nats.Conn), Source: pipe, Cluster: "c", Node: "n"}
 	for _, tt := range []struct {
-		names string
+		want  string
 		spoil func(*fleet.PublisherOptions)
 	}{
-		{"Conn", func(o *fleet.PublisherOptions) { o.Conn = nil }},
-		{"Source", func(o *fleet.PublisherOptions) { o.Source = nil }},
-		{"Cluster", func(o *fleet.PublisherOptions) { o.Cluster = "" }},
-		{"Cluster", func(o *fleet.PublisherOptions) { o.Cluster = strings.Repeat("c", 81) }},
-		{"Node", func(o *fleet.PublisherOptions) { o.Node = "a/b" }},
-		{"Node", func(o *fleet.PublisherOptions) { o.Node = strings.Repeat("n", 254) }},
-		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.Replicas = 6 }},
-		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.MaxBytes = -1 }},
-		{"MaxAge", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
+		{"PublisherOptions.Conn must not be nil", func(o *fleet.PublisherOptions) { o.Conn = nil }},
+		{"PublisherOptions.Source must not be nil", func(o *fleet.PublisherOptions) { o.Source = nil }},
+		{"PublisherOptions.Cluster must not be empty", func(o *fleet.PublisherOptions) { o.Cluster = "" }},
+		{"PublisherOptions.Cluster has 81 bytes, the limit is 80", func(o *fleet.PublisherOptions) { o.Cluster = strings.Repeat("c", 81) }},
+		{`PublisherOptions.Node is "a/b": want letters, digits, '-', '.' and '_'`, func(o *fleet.PublisherOptions) { o.Node = "a/b" }},
+		{"PublisherOptions.Node has 254 bytes, the limit is 253", func(o *fleet.PublisherOptions) { o.Node = strings.Repeat("n", 254) }},
+		{
+			"Limits has a negative MaxBytes or MaxAgentBytes, or not 1 to 5 Replicas: {MaxAge:1s MaxBytes:0 MaxAgentBytes:2 Replicas:6}",
+			func(o *fleet.PublisherOptions) {
+				o.Limits = fleet.Limits{MaxAge: time.Second, MaxAgentBytes: 2, Replicas: 6}
+			},
+		},
+		{"Options.Limits.MaxAge must be positive, got -1ns", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
 	} {
 		o := good
 		tt.spoil(&o)
-		if _, err := fleet.NewPublisher(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), tt.names) {
-			t.Errorf("got the error %v, want an error that names %s", err, tt.names)
+		if _, err := fleet.NewPublisher(o); !errors.Is(err, pleg.ErrInvalidOption) || err.Error() != "new publisher: "+tt.want {
+			t.Errorf("got the error %v, want %s", err, tt.want)
 		}
 	}
 }

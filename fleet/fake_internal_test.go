@@ -2,11 +2,11 @@ package fleet
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,39 +16,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// fakeStream is a stream on a server in memory.
-type fakeStream struct {
-	jetstream.Stream
-
-	info  jetstream.StreamInfo
-	takes time.Duration // of each answer
-	err   error
-	// newest is the last message of each subject; nil for none.
-	newest *jetstream.RawStreamMsg
-	// sent are the messages that a consumer gets, by their numbers.
-	sent []uint64
-	// held are the messages in the stream, in place of newest and sent.
-	held []*jetstream.RawStreamMsg
-	// quiet is how long a consumer waits for a further message; if 0, its connection is closed at once.
-	quiet time.Duration
-}
-
-// add adds a message to the stream.
-func (s *fakeStream) add(subject string, body []byte) {
-	s.info.State.LastSeq++
-	s.held = append(s.held, &jetstream.RawStreamMsg{Subject: subject, Sequence: s.info.State.LastSeq, Data: body, Time: s.info.TimeStamp})
-}
-
-// of returns the messages of some subjects.
-func (s *fakeStream) of(filters ...string) (all []*jetstream.RawStreamMsg) {
-	for _, m := range s.held {
-		if slices.ContainsFunc(filters, func(filter string) bool { return covers(filter, m.Subject) }) {
-			all = append(all, m)
-		}
-	}
-	return all
-}
 
 // covers reports whether a filter covers a subject.
 func covers(filter, subject string) bool {
@@ -62,84 +29,6 @@ func covers(filter, subject string) bool {
 		}
 	}
 	return len(wants) == len(has)
-}
-
-// on returns the store of the stream.
-func (s *fakeStream) on() *store {
-	return &store{patience: new(patience), js: fakeJetStream{}, stream: s}
-}
-
-func (s *fakeStream) CachedInfo() *jetstream.StreamInfo { return &s.info }
-
-func (s *fakeStream) Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
-	time.Sleep(s.takes)
-	return &s.info, s.err
-}
-
-func (s *fakeStream) GetLastMsgForSubject(_ context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	if all := s.of(subject); len(all) > 0 {
-		return all[len(all)-1], nil
-	}
-	if s.newest == nil {
-		return nil, jetstream.ErrMsgNotFound
-	}
-	return s.newest, nil
-}
-
-func (s *fakeStream) GetMsg(ctx context.Context, _ uint64, _ ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
-	return s.GetLastMsgForSubject(ctx, "")
-}
-
-func (s *fakeStream) CreateConsumer(_ context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	c := fakeConsumer{quiet: s.quiet}
-	for _, number := range s.sent {
-		c.sent = append(c.sent, fakeMessage{of: new(jetstream.RawStreamMsg), at: jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Consumer: number, Stream: number}}})
-	}
-	all := s.of(append(config.FilterSubjects, config.FilterSubject)...)
-	for i, m := range all {
-		c.sent = append(c.sent, fakeMessage{of: m, at: jetstream.MsgMetadata{
-			Sequence: jetstream.SequencePair{Consumer: uint64(i + 1), Stream: m.Sequence}, NumPending: uint64(len(all) - 1 - i), Timestamp: m.Time,
-		}})
-	}
-	return c, nil
-}
-
-type fakeConsumer struct {
-	jetstream.Consumer
-
-	sent  []fakeMessage
-	quiet time.Duration
-}
-
-func (c fakeConsumer) CachedInfo() *jetstream.ConsumerInfo {
-	return &jetstream.ConsumerInfo{NumPending: uint64(len(c.sent))}
-}
-
-func (c fakeConsumer) Messages(...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
-	return &fakeMessages{left: c.sent, quiet: c.quiet}, nil
-}
-
-type fakeMessages struct {
-	jetstream.MessagesContext
-
-	left  []fakeMessage
-	quiet time.Duration
-}
-
-func (*fakeMessages) Stop() {}
-
-func (m *fakeMessages) Next(...jetstream.NextOpt) (jetstream.Msg, error) {
-	switch {
-	case len(m.left) > 0:
-	case m.quiet > 0:
-		time.Sleep(m.quiet)
-		return nil, nats.ErrTimeout
-	default:
-		return nil, nats.ErrConnectionClosed
-	}
-	next := m.left[0]
-	m.left = m.left[1:]
-	return next, nil
 }
 
 type fakeMessage struct {
@@ -158,22 +47,26 @@ func (m fakeMessage) Metadata() (*jetstream.MsgMetadata, error) { return &m.at, 
 type fakeJetStream struct {
 	jetstream.JetStream
 
-	stream *fakeStream // of each name
-	err    error       // of each change
+	stream *memoryStream // of each name
+	err    error         // of each change and message
 	got    *[]*nats.Msg
+	conn   *nats.Conn // if nil, one without a server
 }
 
 func (j fakeJetStream) Stream(context.Context, string) (jetstream.Stream, error) {
 	return j.stream, nil
 }
 
-func (fakeJetStream) Conn() *nats.Conn { return new(nats.Conn) }
+func (j fakeJetStream) Conn() *nats.Conn { return cmp.Or(j.conn, new(nats.Conn)) }
 
 func (j fakeJetStream) UpdateStream(context.Context, jetstream.StreamConfig) (jetstream.Stream, error) {
 	return j.stream, j.err
 }
 
 func (j fakeJetStream) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	if j.err != nil {
+		return nil, j.err
+	}
 	if j.got != nil {
 		*j.got = append(*j.got, m)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +29,13 @@ func agentOn(t *testing.T, s memoryServer, runtime *plegtest.Runtime, log *kit.L
 	p.js = s
 	pipe.Start(t)
 	end := kit.Run(t, p.Run)
-	return func() { kit.Must(t, end()); _ = pipe.Stop() }
+	return func() {
+		if families, err := pipe.Metrics.Gather(); !strings.Contains(fmt.Sprint(families), `"fleet"`) {
+			t.Errorf("no subscriber has the name fleet: %v, %v", families, err)
+		}
+		kit.Must(t, end())
+		_ = pipe.Stop()
+	}
 }
 
 // events returns the events of a watch that lasts so long, in short, and when the first Synced of all came.
@@ -37,9 +44,15 @@ func (s memoryServer) events(t *testing.T, o WatchOptions, lasts time.Duration) 
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
 	o.Cluster, synced = "c", -1
+	if o.Disconnected == nil {
+		o.Disconnected = func(err error, _ time.Duration) { t.Errorf("a watch is disconnected: %v", err) }
+	}
 	began := time.Now()
 	for ev, err := range Watch(ctx, s, o) {
 		kit.Must(t, err)
+		if ev.ObservedAt.IsZero() || time.Since(ev.ObservedAt) > time.Hour {
+			t.Errorf("%s of %s was observed at %v", ev.Type, ev.Node, ev.ObservedAt)
+		}
 		if all = append(all, ev); synced < 0 && ev.Type == pleg.Synced && ev.Node == "" {
 			synced = time.Since(began)
 		}
@@ -64,6 +77,18 @@ func inShort(events []Event) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
+}
+
+// wantsRest fails the test unless a watch that resumes after any of the events gets those after it.
+func (s memoryServer) wantsRest(t *testing.T, events []Event) {
+	t.Helper()
+	for i, ev := range events {
+		if ev.At == "" {
+			continue
+		}
+		rest, _ := s.events(t, WatchOptions{After: &ev.At}, time.Second)
+		wants(t, fmt.Sprintf("after event %d", i), strings.TrimSuffix(inShort(rest), "Synced"), strings.TrimSuffix(inShort(events[i+1:]), "Synced"))
+	}
 }
 
 // podsOf returns the pods of a cluster in short.
@@ -109,10 +134,10 @@ func TestNodeAndItsReaders(t *testing.T) {
 		wants(t, "at first", inShort(first), "Gap n NodeNew, ContainerStarted of jobs/b on n already, ContainerStarted of jobs/t on n already, Synced n, Synced")
 		wants(t, "the pods", s.podsOf(t), "jobs/name-jobs/b map[pod:b] running, shop/name-shop/a map[pod:a] running")
 
-		from := s.position(t)
+		from, since := s.position(t), time.Now()
 		runtime.Set("shop/a", "a=exited /s=running")
 		time.Sleep(2 * time.Second)
-		s.stream.with(func() { s.stream.err = errors.New("no disk") })
+		s.stream.with(func() { s.stream.full = errors.New("no disk") })
 		runtime.Set("shop/a", "a=exited c=running /s=running")
 		time.Sleep(2 * time.Second)
 		runtime.Set("jobs/b", "")
@@ -122,12 +147,33 @@ func TestNodeAndItsReaders(t *testing.T) {
 		if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != 1 || !strings.Contains(nodes[0].Verdict.Text, "cannot publish") || !strings.Contains(nodes[0].Verdict.Text, "no disk") {
 			t.Errorf("the nodes are %+v, %v; want one that cannot publish", nodes, err)
 		}
-		s.stream.with(func() { s.stream.err = nil })
+		s.stream.with(func() { s.stream.full = nil })
 		time.Sleep(10 * time.Second)
 		log.RequireLines(t, 1, `level=WARN msg="cannot publish events" stage=fleet node=n err=`)
 		log.RequireLines(t, 1, `level=INFO msg="publishing again" stage=fleet node=n`)
+		log.RequireLines(t, 0, "in part")
 		live, synced := s.events(t, WatchOptions{After: &from}, time.Second)
 		wants(t, "since then", inShort(live), "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, ContainerDied of jobs/b on n, ContainerRemoved of jobs/b on n, ContainerDied of jobs/t on n, ContainerRemoved of jobs/t on n, Synced")
+		s.wantsRest(t, live)
+		for name, tt := range map[string]struct {
+			o    WatchOptions
+			want string
+		}{
+			"from now on":      {WatchOptions{}, ""},
+			"with marks":       {WatchOptions{Bookmarks: true}, "Bookmark"},
+			"since now":        {WatchOptions{Since: time.Now()}, "Synced"},
+			"since a time":     {WatchOptions{Since: since}, inShort(live)},
+			"of another node":  {WatchOptions{After: &from, Nodes: []string{"m"}}, "Synced"},
+			"of two nodes":     {WatchOptions{After: &from, Nodes: []string{"m", "n"}}, inShort(live)},
+			"of a namespace":   {WatchOptions{After: &from, Filter: pleg.Filter{Namespaces: []string{"shop"}}}, "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, Synced"},
+			"of a label":       {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=a"}}, "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, Synced"},
+			"of no such label": {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=b,pod!=b"}}, "Synced"},
+		} {
+			got, synced := s.events(t, tt.o, time.Second)
+			if wants(t, "since then, "+name, inShort(got), tt.want); synced > 0 {
+				t.Errorf("its Synced comes after %v", synced)
+			}
+		}
 		at, _ := parsePlace(string(live[0].At))
 		if lag := time.Unix(0, at.stored).Sub(live[0].ObservedAt); lag > 50*time.Millisecond || synced != 0 {
 			t.Errorf("an event is stored after %v, and Synced comes after %v, although all is there", lag, synced)
@@ -152,7 +198,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		wants(t, "the pods", s.podsOf(t), "jobs/name-jobs/b map[] running, shop/name-shop/a map[pod:a] exited")
 		from = s.position(t)
-		s.stream.with(func() { s.stream.err = errors.New("no disk") })
+		s.stream.with(func() { s.stream.full = errors.New("no disk") })
 		runtime.Set("jobs/x", "x=running")
 		time.Sleep(2 * time.Second) // until the agent waits between two attempts
 		runtime.Set("jobs/b", "")
@@ -165,7 +211,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		}
 		runtime.Set("jobs/x", "")
 		time.Sleep(10 * time.Minute)
-		s.stream.with(func() { s.stream.err = nil })
+		s.stream.with(func() { s.stream.full = nil })
 		time.Sleep(6 * time.Second) // it tries every 5 s
 		wants(t, "the pods", s.podsOf(t), "shop/name-shop/a map[pod:a] exited")
 		if lost, _ := s.events(t, WatchOptions{After: &from}, time.Second); !strings.Contains(inShort(lost), "Gap n HistoryTooShort") {
@@ -178,11 +224,14 @@ func TestNodeAndItsReaders(t *testing.T) {
 		from = s.position(t)
 		stop = agentOn(t, s, runtime, log)
 		time.Sleep(10 * time.Second)
+		runtime.Set("shop/d", "d=exited /u=running")
+		time.Sleep(2 * time.Second)
 		again, _ := s.events(t, WatchOptions{After: &from}, time.Second)
-		wants(t, "after a restart", inShort(again), "Gap n OtherEpoch, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, Synced")
-		wants(t, "the pods", s.podsOf(t), "shop/name-shop/d map[pod:d] running")
+		wants(t, "after a restart", inShort(again), "Gap n OtherEpoch, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, ContainerDied of shop/d on n, Synced")
+		s.wantsRest(t, again)
+		wants(t, "the pods", s.podsOf(t), "shop/name-shop/d map[pod:d] exited")
 		replay, _ := s.events(t, WatchOptions{Replay: true}, time.Second)
-		wants(t, "a replay", inShort(replay), "ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced")
+		wants(t, "a replay", inShort(replay), "ContainerStarted of shop/u on n already, ContainerDied of shop/d on n already, Synced")
 
 		if err := states.Forget(t.Context(), "n"); err == nil || !strings.Contains(err.Error(), "an agent publishes as this node") {
 			t.Errorf("a node with an agent is forgotten: %v", err)
@@ -201,11 +250,16 @@ func TestNodeAndItsReaders(t *testing.T) {
 		wants(t, "a replay", inShort(replay), "Synced")
 		left, _ := s.events(t, WatchOptions{After: &from}, time.Second)
 		wants(t, "once it is forgotten", inShort(left), "Gap n NodeGone, Synced n, Synced")
+		before := from
 		from = s.position(t)
+		runtime.Set("shop/d", "d=running /u=running")
 		stop = agentOn(t, s, runtime, log)
 		time.Sleep(10 * time.Second)
-		back, _ := s.events(t, WatchOptions{After: &from}, time.Second)
-		wants(t, "once it is back", inShort(back), "Gap n NodeNew, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, Synced")
+		const back = "Gap n NodeNew, ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced n, Synced"
+		for position, want := range map[Position]string{from: back, before: "Gap n NodeGone, Synced n, " + back} {
+			got, _ := s.events(t, WatchOptions{After: &position}, time.Second)
+			wants(t, "once it is back", inShort(got), want)
+		}
 		wants(t, "its pods", s.podsOf(t), "shop/name-shop/d map[pod:d] running")
 		stop()
 		time.AfterFunc(time.Second, func() { _ = s.stream.Purge(t.Context(), jetstream.WithPurgeSubject("pleg.v2.c.n.>")) })
@@ -218,7 +272,19 @@ func TestNodeAndItsReaders(t *testing.T) {
 func TestWatchOfAnEmptyStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemoryServer(t)
-		kit.Must(t, Create(t.Context(), s, "c", Limits{}))
+		s.stream.level = 2
+		missing := ""
+		_, _ = s.events(t, WatchOptions{Disconnected: func(err error, _ time.Duration) { missing = err.Error() }}, time.Second)
+		wants(t, "without a stream", missing, "nothing has been published for this cluster yet, or only by agents of version 1: update those")
+		kit.Must(t, Create(t.Context(), s, "c", Limits{Replicas: 3}))
+		future, behind := (place{time.Now().UnixNano(), 5, 1}).position(), 0
+		for lasts, want := range map[time.Duration]string{10 * time.Second: "", 25 * time.Second: "Gap  HistoryTooShort, Synced"} {
+			got, _ := s.events(t, WatchOptions{After: &future, Disconnected: func(err error, _ time.Duration) { behind++; wants(t, "behind", err.Error(), errBehind.Error()) }}, lasts)
+			wants(t, "after a position that the servers may have lost", inShort(got), want)
+		}
+		for range Watch(t.Context(), s, WatchOptions{Cluster: "c", Replay: true}) { // the loop can be left
+			break
+		}
 		all, _ := s.events(t, WatchOptions{Replay: true}, time.Second)
 		if wants(t, "an empty stream", inShort(all), "Synced"); all[0].At != s.position(t) {
 			t.Errorf("the position is %s, want %s", all[0].At, s.position(t))
@@ -250,15 +316,28 @@ func TestStreamsOfACluster(t *testing.T) {
 		for range 2 {
 			kit.Must(t, Create(t.Context(), s, "c", tt.given))
 		}
-		stream, bucket := s.stream.config, s.bucket.config
+		stream, bucket := s.stream.info.Config, s.bucket.info.Config
 		if got := [4]int64{int64(stream.MaxAge), int64(bucket.MaxAge), stream.MaxBytes, bucket.MaxBytes}; got != tt.want || stream.Replicas != max(1, tt.given.Replicas) || bucket.Replicas != stream.Replicas {
 			t.Errorf("with %s: %v, %d and %d replicas; want %v", name, got, stream.Replicas, bucket.Replicas, tt.want)
 		}
-		if !slices.Equal(stream.Subjects, []string{"pleg.v2.c.>"}) || stream.Discard != jetstream.DiscardNew || stream.Compression != jetstream.S2Compression || !stream.AllowAtomicPublish || stream.Name != "pleg-v2-c" {
+		if !slices.Equal(stream.Subjects, []string{"pleg.v2.c.>"}) || stream.Discard != jetstream.DiscardNew || stream.Compression != jetstream.S2Compression || !stream.AllowAtomicPublish || stream.Name != "pleg-v2-c" || stream.Description != "Pod lifecycle events and states of pleg-pipeline" || bucket.Description != "Agents of pleg-pipeline" {
 			t.Errorf("the stream is %+v", stream)
 		}
-		if err := Create(t.Context(), s, "c", Limits{MaxAge: 2 * time.Hour}); err == nil || !strings.Contains(err.Error(), "stream pleg-v2-c exists with ") {
-			t.Errorf("Create() = %v with other limits", err)
+		other, has := Limits{MaxAge: 2 * time.Hour, Replicas: 1}, tt.given
+		kit.Must(t, has.complete())
+		has.MaxAgentBytes = 0 // the bucket may have been created for another cluster
+		want := fmt.Sprintf("create fleet: stream pleg-v2-c exists with %+v, want %+v: the nats command changes limits", has, other)
+		if err := Create(t.Context(), s, "c", other); fmt.Sprint(err) != want {
+			t.Errorf("Create() = %v with other limits, want %s", err, want)
+		}
+		s.stream.looks, s.bucket.looks = []error{jetstream.ErrStreamNotFound, jetstream.ErrStreamNotFound}, []error{jetstream.ErrBucketNotFound}
+		kit.Must(t, Create(t.Context(), s, "c", tt.given)) // another agent was faster
+		s.stream.info.Config.AllowAtomicPublish = false    // of an older version
+		if kit.Must(t, Create(t.Context(), s, "c", tt.given)); !s.stream.info.Config.AllowAtomicPublish {
+			t.Error("an older stream still allows no batches")
+		}
+		if err := Create(t.Context(), s, "", tt.given); fmt.Sprint(err) != "create fleet: cluster must not be empty" {
+			t.Errorf("Create() = %v without a cluster", err)
 		}
 	}
 }
@@ -269,40 +348,82 @@ func TestUnusableStreams(t *testing.T) {
 		change func(*memoryStream)
 		says   string
 	}{
-		"as it was created": {func(*memoryStream) {}, "<nil>"},
-		"a mirror":          {func(s *memoryStream) { s.config.Subjects, s.config.Mirror = nil, new(jetstream.StreamSource) }, "<nil>"},
-		"none":              {func(s *memoryStream) { s.config.Name = "" }, "nothing has been published for this cluster yet"},
-		"an old server":     {func(s *memoryStream) { s.level = 1 }, "is too old: want 2.12 or newer"},
-		"other subjects":    {func(s *memoryStream) { s.config.Subjects = []string{"x"} }, `stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
-		"other retention":   {func(s *memoryStream) { s.config.Retention = jetstream.InterestPolicy }, "stream pleg-v2-c: it has the retention Interest: want limits"},
-		"no batches":        {func(s *memoryStream) { s.config.AllowAtomicPublish = false }, "stream pleg-v2-c: it does not allow atomic batches"},
+		"as it was created":   {func(*memoryStream) {}, "<nil>"},
+		"without a server":    {func(s *memoryStream) { s.conn.Close() }, "open states: not connected to "},
+		"a mirror":            {func(s *memoryStream) { s.info.Config.Subjects, s.info.Config.Mirror = nil, new(jetstream.StreamSource) }, "<nil>"},
+		"none":                {func(s *memoryStream) { s.info.Config.Name = "" }, "open states: nothing has been published for this cluster yet, or only by agents of version 1: update those"},
+		"a server that fails": {func(s *memoryStream) { s.looks = []error{errors.New("broken")} }, "open states: stream pleg-v2-c: broken"},
+		"JetStream is off":    {func(s *memoryStream) { s.level = 0 }, "open states: ask for JetStream: " + jetstream.ErrJetStreamNotEnabled.Error()},
+		"an old server":       {func(s *memoryStream) { s.level = 1 }, "open states: nats-server  is too old: want 2.12 or newer"},
+		"other subjects":      {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `open states: stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
+		"other retention":     {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "open states: stream pleg-v2-c: it has the retention Interest: want limits"},
+		"no batches":          {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, `open states: stream pleg-v2-c: it does not allow atomic batches: "pleg-pipeline fleet create" allows them`},
 	} {
 		s := newMemoryServer(t)
 		kit.Must(t, Create(t.Context(), s, "c", Limits{}))
 		tt.change(s.stream)
-		if _, err := OpenStates(t.Context(), s, "c", ""); !strings.Contains(fmt.Sprint(err), tt.says) {
+		if _, err := OpenStates(t.Context(), s, "c", ""); fmt.Sprint(err) != tt.says && !strings.HasSuffix(tt.says, " to ") || !strings.HasPrefix(fmt.Sprint(err), tt.says) {
 			t.Errorf("%s: %v, want %s", name, err, tt.says)
 		}
+	}
+	if _, err := OpenStates(t.Context(), fakeJetStream{}, "c", ""); fmt.Sprint(err) != "open states: not connected to : no server answers" {
+		t.Errorf("without a connection: %v", err)
+	}
+	if _, err := OpenStates(t.Context(), nil, "", ""); fmt.Sprint(err) != "cluster must not be empty" {
+		t.Errorf("without a cluster: %v", err)
+	}
+	s := newMemoryServer(t)
+	p, _ := newTestPublisher(t, s.stream)
+	p.js, s.bucket.err = s, errors.New("broken")
+	created, renewed := Create(t.Context(), s, "c", Limits{}), p.renew(t.Context(), health{})
+	if got, want := fmt.Sprint(created, ", ", renewed), "create fleet: bucket pleg-agents: broken, bucket pleg-agents: broken"; got != want {
+		t.Errorf("with a bucket that cannot be used: %s, want %s", got, want)
 	}
 }
 
 // The error of a call says what it lacks itself: where the server is, and which permission is missing.
 func TestExplain(t *testing.T) {
-	conn, err := Connect("nats://127.0.0.1:1", nil)
+	conn, err := Connect("nats://127.0.0.1:1,nats://127.0.0.1:2", nil)
 	kit.Must(t, err)
 	defer conn.Close()
-	if text := explain(conn, nats.ErrReconnectBufExceeded).Error(); !strings.HasPrefix(text, "not connected to nats://127.0.0.1:1: ") || strings.Contains(text, "buffer") {
+	if text := explain(conn, nats.ErrReconnectBufExceeded).Error(); !regexp.MustCompile(`^not connected to nats://127\.0\.0\.1:[12], nats://127\.0\.0\.1:[12]: `).MatchString(text) || strings.Contains(text, "buffer") {
 		t.Errorf("without a connection: %s", text)
 	}
 	conn = connectTo(t, 100)
+	if text := explain(conn, context.DeadlineExceeded).Error(); text != context.DeadlineExceeded.Error() {
+		t.Errorf("without a missing permission: %s", text)
+	}
 	kit.Must(t, conn.Publish("forbidden", nil))
 	for conn.LastError() == nil {
 		kit.Must(t, conn.Flush())
 	}
-	for err, says := range map[error]string{context.DeadlineExceeded: "Permissions Violation", nats.ErrTimeout: "Permissions Violation", errors.New("other"): ""} {
-		if text := explain(conn, err).Error(); !strings.Contains(text, err.Error()) || !strings.Contains(text, says) || says == "" && text != err.Error() {
+	missing := conn.LastError().Error()
+	for err, says := range map[error]string{context.DeadlineExceeded: missing + ": ", nats.ErrTimeout: missing + ": ", errors.New("other"): ""} {
+		if text := explain(conn, err).Error(); text != says+err.Error() || !strings.Contains(missing, "Permissions Violation") {
 			t.Errorf("%v is explained as %s", err, text)
 		}
+	}
+	conn.Close()
+	if text := explain(conn, errors.New("other")).Error(); !strings.HasPrefix(text, "not connected to ") || !strings.HasSuffix(text, ": "+missing) {
+		t.Errorf("without the connection: %s", text)
+	}
+}
+
+// What uses a connection learns that it was made again.
+func TestConnectionMadeAgain(t *testing.T) {
+	s := newMemoryServer(t)
+	ctx, stop := untilReconnected(t.Context(), s.conn)
+	defer stop()
+	if kit.Must(t, s.conn.Flush()); ctx.Err() != nil {
+		t.Error("it has not been lost yet")
+	}
+	kit.Must(t, s.conn.ForceReconnect())
+	if <-ctx.Done(); context.Cause(ctx).Error() != "the connection was lost" {
+		t.Errorf("it ends with %v", context.Cause(ctx))
+	}
+	ctx, stop = untilReconnected(t.Context(), s.conn)
+	if stop(); ctx.Err() == nil {
+		t.Error("it goes on once it is stopped")
 	}
 }
 

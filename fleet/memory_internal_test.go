@@ -1,11 +1,13 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -43,12 +45,18 @@ func newMemoryServer(t *testing.T) memoryServer {
 func (s memoryServer) Conn() *nats.Conn { return s.conn }
 
 func (s memoryServer) AccountInfo(context.Context) (*jetstream.AccountInfo, error) {
+	if s.stream.level == 0 {
+		return nil, jetstream.ErrJetStreamNotEnabled
+	}
 	return &jetstream.AccountInfo{API: jetstream.APIStats{Level: s.stream.level}}, nil
 }
 
 func (s memoryServer) Stream(_ context.Context, name string) (jetstream.Stream, error) {
 	for _, stream := range []*memoryStream{s.stream, s.bucket} {
-		if stream.config.Name == name {
+		if err := stream.look(); err != nil {
+			return nil, err
+		}
+		if stream.info.Config.Name == name {
 			return stream, nil
 		}
 	}
@@ -56,23 +64,34 @@ func (s memoryServer) Stream(_ context.Context, name string) (jetstream.Stream, 
 }
 
 func (s memoryServer) CreateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	if s.stream.config.Name != "" {
+	if s.stream.info.Config.Name != "" {
 		return nil, jetstream.ErrStreamNameAlreadyInUse
 	}
-	s.stream.config, s.stream.created = config, time.Now()
+	s.stream.info.Config, s.stream.info.Created = config, time.Now()
+	return s.stream, nil
+}
+
+func (s memoryServer) UpdateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	s.stream.info.Config = config
 	return s.stream, nil
 }
 
 func (s memoryServer) KeyValue(_ context.Context, name string) (jetstream.KeyValue, error) {
-	if s.bucket.config.Name != "KV_"+name {
+	if err := cmp.Or(s.bucket.err, s.bucket.look()); err != nil {
+		return nil, err
+	}
+	if s.bucket.info.Config.Name != "KV_"+name {
 		return nil, jetstream.ErrBucketNotFound
 	}
 	return memoryBucket{of: s.bucket}, nil
 }
 
 func (s memoryServer) CreateKeyValue(_ context.Context, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
-	s.bucket.config, s.bucket.created = jetstream.StreamConfig{
-		Name: "KV_" + config.Bucket, MaxAge: config.TTL, MaxBytes: config.MaxBytes, Replicas: config.Replicas,
+	if s.bucket.info.Config.Name != "" {
+		return nil, jetstream.ErrBucketExists
+	}
+	s.bucket.info.Config, s.bucket.info.Created = jetstream.StreamConfig{
+		Name: "KV_" + config.Bucket, MaxAge: config.TTL, MaxBytes: config.MaxBytes, Replicas: config.Replicas, Description: config.Description,
 	}, time.Now()
 	return memoryBucket{of: s.bucket}, nil
 }
@@ -118,14 +137,43 @@ func (s memoryServer) InProcessConn() (net.Conn, error) {
 type memoryStream struct {
 	jetstream.Stream
 
-	conn    *nats.Conn
-	level   int // of the API of its server
-	config  jetstream.StreamConfig
-	created time.Time
-	mu      sync.Mutex
-	last    uint64
-	held    []*jetstream.RawStreamMsg
-	err     error // of each message to store
+	conn  *nats.Conn // if nil, it is closed
+	level int        // of the API of its server; if 0, JetStream is off
+	looks []error    // of the next looks for it
+	// info is the state without messages, and TimeStamp the time at the server; if zero, now.
+	info  jetstream.StreamInfo
+	takes time.Duration // each state
+	err   error         // of each state
+	full  error         // of each message to store
+	stuck error         // of each removal
+	mute  error         // of each message to read, and of each consumer
+	whole bool          // all messages of each subject come, as if they were new
+	mu    sync.Mutex
+	held  []*jetstream.RawStreamMsg
+}
+
+// streamOf returns a stream with one message of the node n.
+func streamOf(m jetstream.RawStreamMsg) *memoryStream {
+	m.Subject = nodeSubject("c", "n")
+	return &memoryStream{held: []*jetstream.RawStreamMsg{&m}}
+}
+
+// on returns the store of the stream.
+func (s *memoryStream) on() *store {
+	return &store{patience: new(patience), js: fakeJetStream{}, stream: s}
+}
+
+// add stores a message.
+func (s *memoryStream) add(subject string, body []byte) {
+	_, _ = s.store(&nats.Msg{Subject: subject, Data: body})
+}
+
+// look returns the error of a look for the stream.
+func (s *memoryStream) look() (err error) {
+	if len(s.looks) > 0 {
+		err, s.looks = s.looks[0], s.looks[1:]
+	}
+	return err
 }
 
 // with calls do with the lock.
@@ -149,8 +197,8 @@ func (s *memoryStream) newest(filter string) *jetstream.RawStreamMsg {
 func (s *memoryStream) store(m *nats.Msg) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil {
-		return 0, s.err
+	if s.full != nil {
+		return 0, s.full
 	}
 	if want := m.Header.Get(jetstream.ExpectedLastSubjSeqHeader); want != "" {
 		if last := s.newest(m.Header.Get(jetstream.ExpectedLastSubjSeqSubjHeader)); strconv.FormatUint(last.Sequence, 10) != want {
@@ -160,41 +208,51 @@ func (s *memoryStream) store(m *nats.Msg) (uint64, error) {
 	if want := m.Header.Get(jetstream.ExpectedLastMsgIDHeader); want != "" && s.newest(">").Header.Get(jetstream.MsgIDHeader) != want {
 		return 0, &jetstream.APIError{ErrorCode: wrongLastMessage}
 	}
-	s.last++
-	s.held = append(s.held, &jetstream.RawStreamMsg{Subject: m.Subject, Header: m.Header, Data: slices.Clone(m.Data), Sequence: s.last, Time: time.Now()})
-	return s.last, nil
+	info := s.state()
+	s.info.State.LastSeq = info.State.LastSeq + 1
+	s.held = append(s.held, &jetstream.RawStreamMsg{Subject: m.Subject, Header: m.Header, Data: slices.Clone(m.Data), Sequence: s.info.State.LastSeq, Time: info.TimeStamp})
+	return s.info.State.LastSeq, nil
 }
 
-func (s *memoryStream) CachedInfo() *jetstream.StreamInfo {
-	return &jetstream.StreamInfo{Config: s.config, Created: s.created}
+// state returns the state of the stream. It needs the lock.
+func (s *memoryStream) state() *jetstream.StreamInfo {
+	info, newest := s.info, s.newest(">")
+	info.TimeStamp, info.State.Subjects = cmp.Or(info.TimeStamp, time.Now()), make(map[string]uint64)
+	info.State.FirstSeq, info.State.LastSeq, info.State.LastTime = 1, max(info.State.LastSeq, newest.Sequence), newest.Time
+	return &info
 }
 
-// Info counts the messages of each subject if there is a filter.
-func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
-	info := s.CachedInfo()
-	info.TimeStamp, info.State = time.Now(), jetstream.StreamState{Subjects: make(map[string]uint64), FirstSeq: 1}
+func (s *memoryStream) CachedInfo() *jetstream.StreamInfo { return &s.info }
+
+// Info counts the messages of the subjects in the filter.
+func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt) (info *jetstream.StreamInfo, err error) {
+	time.Sleep(s.takes)
 	s.with(func() {
-		info.State.LastSeq, info.State.LastTime = s.last, s.newest(">").Time
-		for _, m := range s.held {
-			if len(filter) > 0 {
-				info.State.Subjects[m.Subject]++
+		info, err = s.state(), s.err
+		for _, of := range filter {
+			request := reflect.New(reflect.TypeOf(of).In(0).Elem()) // the type has no name outside of package jetstream
+			reflect.ValueOf(of).Call([]reflect.Value{request})
+			for _, m := range s.held {
+				if covers(request.Elem().FieldByName("SubjectFilter").String(), m.Subject) {
+					info.State.Subjects[m.Subject]++
+				}
 			}
 		}
 	})
-	return info, nil
+	return info, err
 }
 
 func (s *memoryStream) GetLastMsgForSubject(_ context.Context, filter string) (m *jetstream.RawStreamMsg, err error) {
-	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 {
-		return nil, jetstream.ErrMsgNotFound
+	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 || s.mute != nil {
+		return nil, cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
 	}
 	return m, nil
 }
 
 func (s *memoryStream) GetMsg(_ context.Context, number uint64, _ ...jetstream.GetMsgOpt) (m *jetstream.RawStreamMsg, err error) {
-	err = jetstream.ErrMsgNotFound
+	err = cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
 	s.with(func() {
-		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 {
+		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 && s.mute == nil {
 			m, err = s.held[i], nil
 		}
 	})
@@ -208,29 +266,42 @@ func (s *memoryStream) Purge(_ context.Context, options ...jetstream.StreamPurge
 			return err
 		}
 	}
-	s.with(func() {
-		s.held = slices.DeleteFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return covers(r.Subject, m.Subject) })
-	})
+	if s.stuck != nil {
+		return s.stuck
+	}
+	s.remove(r.Subject)
 	return nil
 }
 
+// remove removes the messages of some subjects.
+func (s *memoryStream) remove(filter string) {
+	s.with(func() {
+		s.held = slices.DeleteFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return covers(filter, m.Subject) })
+	})
+}
+
 func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	c := &memoryConsumer{of: s, filters: append(config.FilterSubjects, config.FilterSubject), next: max(1, config.OptStartSeq)}
+	c := &memoryConsumer{of: s, config: config, filters: append(config.FilterSubjects, config.FilterSubject), next: max(1, config.OptStartSeq)}
 	s.with(func() {
 		for _, m := range s.held {
 			switch {
-			case config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy && c.wants(m) && s.newest(m.Subject) == m:
+			case config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy && c.wants(m) && (s.whole || s.newest(m.Subject) == m):
 				c.first = append(c.first, m)
-			case config.OptStartTime != nil && m.Time.Before(*config.OptStartTime):
+			case config.DeliverPolicy == jetstream.DeliverLastPolicy && c.wants(m):
+				c.next = m.Sequence
+			case config.DeliverPolicy == jetstream.DeliverByStartTimePolicy && m.Time.Before(*config.OptStartTime):
 				c.next = m.Sequence + 1
 			}
 		}
 		if config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
-			c.next = s.last + 1
+			c.next = s.state().State.LastSeq + 1
 		}
 		c.pending = uint64(len(c.waiting()))
 	})
-	return c, nil
+	if errors.Is(s.mute, nats.ErrBadHeaderMsg) { // a consumer can read them
+		return c, nil
+	}
+	return c, s.mute
 }
 
 // memoryConsumer gets some messages first, and then all from a number on.
@@ -238,6 +309,8 @@ type memoryConsumer struct {
 	jetstream.Consumer
 
 	of                  *memoryStream
+	config              jetstream.ConsumerConfig
+	options             []jetstream.PullMessagesOpt
 	filters             []string
 	first               []*jetstream.RawStreamMsg
 	next, sent, pending uint64
@@ -248,7 +321,8 @@ func (c *memoryConsumer) CachedInfo() *jetstream.ConsumerInfo {
 	return &jetstream.ConsumerInfo{NumPending: c.pending}
 }
 
-func (c *memoryConsumer) Messages(...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
+func (c *memoryConsumer) Messages(options ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
+	c.options = options
 	return memoryMessages{memoryConsumer: c}, nil
 }
 
@@ -275,33 +349,30 @@ func (c *memoryConsumer) waiting() []*jetstream.RawStreamMsg {
 }
 
 func (c memoryMessages) Next(...jetstream.NextOpt) (got jetstream.Msg, err error) {
-	for began := time.Now(); got == nil; {
-		switch {
-		case c.stopped.Load():
-			return nil, jetstream.ErrMsgIteratorClosed
-		case c.of.conn.IsClosed():
-			return nil, nats.ErrConnectionClosed
-		case time.Since(began) > requestTimeout:
-			return nil, nats.ErrTimeout
-		}
+	for began := time.Now(); got == nil && err == nil; {
 		c.of.with(func() {
-			all := c.waiting()
-			if len(all) == 0 {
-				return
+			switch all := c.waiting(); {
+			case c.stopped.Load():
+				err = jetstream.ErrMsgIteratorClosed
+			case len(all) > 0:
+				c.sent++
+				if c.first = c.first[min(1, len(c.first)):]; all[0].Sequence >= c.next {
+					c.next = all[0].Sequence + 1
+				}
+				got = fakeMessage{of: all[0], at: jetstream.MsgMetadata{
+					Sequence: jetstream.SequencePair{Consumer: c.sent, Stream: all[0].Sequence}, NumPending: uint64(len(all) - 1), Timestamp: all[0].Time,
+				}}
+			case c.of.conn == nil || c.of.conn.IsClosed():
+				err = nats.ErrConnectionClosed
+			case time.Since(began) >= requestTimeout:
+				err = nats.ErrTimeout
 			}
-			c.sent++
-			if c.first = c.first[min(1, len(c.first)):]; all[0].Sequence >= c.next {
-				c.next = all[0].Sequence + 1
-			}
-			got = fakeMessage{of: all[0], at: jetstream.MsgMetadata{
-				Sequence: jetstream.SequencePair{Consumer: c.sent, Stream: all[0].Sequence}, NumPending: uint64(len(all) - 1), Timestamp: all[0].Time,
-			}}
 		})
-		if got == nil {
-			time.Sleep(5 * time.Millisecond)
+		if got == nil && err == nil {
+			time.Sleep(requestTimeout / 100)
 		}
 	}
-	return got, nil
+	return got, err
 }
 
 type memoryBucket struct {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -36,6 +36,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "c"), event(2, pleg.ContainerStarted, "s"), died} {
 		s.apply(&ev)
 	}
+	for _, id := range []pleg.ContainerID{"s", "other"} { // neither has ended
+		s.apply(&pleg.Event{Type: pleg.ContainerCorrected, ContainerID: id, Reason: "Error"})
+	}
 	corrected := died
 	corrected.Seq, corrected.Type, corrected.ExitCode, corrected.Reason, corrected.FinishedAt = 4, pleg.ContainerCorrected, new(int32(9)), "OOMKilled", at.Add(time.Second)
 	s.apply(&corrected)
@@ -46,8 +49,8 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 			Reason: "Error", Message: "out of it", Image: "web:1", ImageRef: "sha256:1", LogPath: "/log",
 		}},
 		Sandboxes: []*pleg.SandboxStatus{
-			{ID: "s", Attempt: 1, Ready: true, CreatedAt: at, IPs: []string{"10.0.0.2"}, HostNetwork: true, Labels: map[string]string{"app": "web"}},
-			{ID: "older"},
+			{ID: "s", Attempt: 1, Ready: true, CreatedAt: at, IPs: []string{"10.0.0.2", "10.0.0.3"}, Labels: map[string]string{"app": "web"}},
+			{ID: "older", HostNetwork: true},
 		},
 	}
 	s.setStatus(status)
@@ -59,16 +62,33 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if cut != "" {
 		t.Fatal(cut)
 	}
-	const begins = `{"specversion":"1.0","id":"e/4","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.container.corrected.v1",` +
-		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000004","data":{"seq":4,`
-	if !strings.HasPrefix(string(body), begins) {
-		t.Errorf("got %s\nwant %s...", body, begins)
+	const want = `{"specversion":"1.0","id":"e/4","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.container.corrected.v1",` +
+		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000004","data":{"seq":4,` +
+		`"type":"ContainerCorrected","podUID":"u","podName":"web","podNamespace":"shop","containerID":"c","attempt":0,"sandbox":false,"exitCode":9,` +
+		`"reason":"OOMKilled","epoch":"e","startedAt":"2026-08-01T11:59:00.005Z","finishedAt":"2026-08-01T12:00:01.005Z","observedAt":"2026-08-01T12:00:00.005Z",` +
+		`"pod":{"labels":{"app":"web"},"gone":false,"events":[{"seq":2,"type":"ContainerStarted","containerID":"s","attempt":0,"sandbox":false,"epoch":"e",` +
+		`"startedAt":"2026-08-01T11:59:00.005Z","observedAt":"2026-08-01T12:00:00.005Z"},{"seq":3,"type":"ContainerDied","containerID":"c","attempt":0,` +
+		`"sandbox":false,"exitCode":9,"reason":"OOMKilled","epoch":"e","startedAt":"2026-08-01T11:59:00.005Z","finishedAt":"2026-08-01T12:00:01.005Z",` +
+		`"observedAt":"2026-08-01T12:00:00.005Z"}],"status":{"ips":["10.0.0.1"],"containers":[{"id":"c","name":"app","attempt":3,"state":3,` +
+		`"createdAt":"2026-08-01T12:00:00.005Z","startedAt":"2026-08-01T12:00:00.005000001Z","finishedAt":"2026-08-01T12:00:00.005000002Z","exitCode":137,` +
+		`"reason":"Error","message":"out of it","image":"web:1","imageRef":"sha256:1","logPath":"/log"}],"sandboxes":[{"id":"s","attempt":1,"ready":true,` +
+		`"createdAt":"2026-08-01T12:00:00.005Z","ips":["10.0.0.2","10.0.0.3"]},{"id":"older","ready":false,"hostNetwork":true}],` +
+		`"observedAt":"2026-08-01T12:00:00.005Z"}}}}`
+	if string(body) != want {
+		t.Errorf("got  %s\nwant %s", body, want)
 	}
 	m, err := decode(body)
 	kit.Must(t, err)
 	died.ExitCode, died.Reason, died.FinishedAt = corrected.ExitCode, corrected.Reason, corrected.FinishedAt
 	if want := []pleg.Event{event(2, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
+	}
+	one := new(record)
+	for _, ev := range []pleg.Event{event(2, pleg.ContainerDied, "c"), corrected} {
+		one.apply(&ev)
+	}
+	if ends := one.Events; len(ends) != 1 || ends[0].Reason != "OOMKilled" || ends[0].Seq != 2 {
+		t.Errorf("the only container has %+v", ends)
 	}
 	if got, err := m.statuses(); err != nil || !reflect.DeepEqual(got.Status, status) || !reflect.DeepEqual(got.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got %+v, want %+v", got, status)
@@ -80,6 +100,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		if s.apply(new(event(5, pleg.ContainerRemoved, id))); s.Gone != (id == "s") {
 			t.Errorf("without %s the pod is gone: %v", id, s.Gone)
 		}
+	}
+	if empty := string(encodeStatus(new(pleg.PodStatus))); empty != `{"containers":[],"sandboxes":[]}` {
+		t.Errorf("a status without containers is %s", empty)
 	}
 	ce = newMessage("", ofState, &base)
 	body, _ = s.encode(ce, 1<<20)
@@ -95,7 +118,12 @@ func TestWhatIsLeftOut(t *testing.T) {
 	r.setStatus(&pleg.PodStatus{
 		Containers: []*pleg.ContainerStatus{{Message: strings.Repeat("m", 2000)}}, Sandboxes: []*pleg.SandboxStatus{{Labels: map[string]string{"l": strings.Repeat("l", 4000)}}},
 	})
-	for limit, want := range map[int]string{8000: "labels status events", 4000: "status events", 1500: "events", 10: ""} {
+	whole, _ := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e"}), 8000)
+	says := fmt.Sprintf("the state is too large to publish whole: %d bytes", len(whole))
+	if _, cut := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e"}), len(whole)-1); cut != says {
+		t.Errorf("with a byte less it says %q, want %q", cut, says)
+	}
+	for limit, want := range map[int]string{len(whole): "labels status events", 4000: "status events", 1500: "events", 10: ""} {
 		body, cut := r.encode(newMessage("", ofState, &pleg.Event{Epoch: "e"}), limit)
 		m, err := decode(body)
 		kit.Must(t, err)
@@ -129,8 +157,10 @@ func TestFit(t *testing.T) {
 		if !fit(&a) || !fit(&b) {
 			t.Errorf("text %d is not cut", i)
 		}
-		if a, b := *texts(&a)[i], *texts(&b)[i]; a == b || len(a) > maxText+100 || !utf8.ValidString(a) {
-			t.Errorf("text %d is cut to %d bytes, valid: %v, the same: %v", i, len(a), utf8.ValidString(a), a == b)
+		for text, end := range map[string]string{*texts(&a)[i]: "a", *texts(&b)[i]: "b"} {
+			if want := "x" + strings.Repeat("é", maxText/2-1) + "~" + hash("x"+whole+end); text != want {
+				t.Errorf("text %d is cut to %s, want %s", i, text, want)
+			}
 		}
 	}
 }
@@ -150,15 +180,42 @@ func TestIDs(t *testing.T) {
 		}
 		seen[m.ID] = true
 	}
+	if id := newMessage("", ofState, &ev).ID; id != "e/1/pod.state/u/e8d4a51000" {
+		t.Errorf("the id of a state is %s", id)
+	}
+	for k, name := range map[kind]string{ofState: "pod.state", ofGap: "node.gap", ofSynced: "node.synced", ofAgent: "node.agent", ofGone: "node.gone"} {
+		if got := newMessage("", k, &ev).Type; got != "io.github.pleg-pipeline."+name+".v1" {
+			t.Errorf("the type of %s is %s", k, got)
+		}
+	}
+	if name := newMessage("", ofEvent, &pleg.Event{Type: pleg.NetworkSetupCompleted}).Type; name != "io.github.pleg-pipeline.network.setupcompleted.v1" {
+		t.Errorf("the type is %s", name)
+	}
 }
 
 func TestBadMessages(t *testing.T) {
-	for _, body := range []string{
-		``, `{}`, `[]`, `{"data":7}`, `{"data":{"epoch":"e"}}`, `{"data":{"pod":{}}}`,
-		`{"type":"io.github.pleg-pipeline.pod.state.v1","data":{"epoch":"e"}}`, `{"type":"io.github.pleg-pipeline.node.synced.v1","data":{}}`,
+	objects := func(n int) string {
+		return `{"data":{"epoch":"e","pod":{"events":[` + strings.Repeat("{},", n-4) + `{}]}}}`
+	}
+	for body, want := range map[string]string{
+		``: "", `{}`: "it has no epoch", `[]`: "", `{"data":7}`: "", `{"data":{"epoch":"e"}}`: "it has no pod", `{"data":{"pod":{}}}`: "it has no epoch",
+		`{"type":"io.github.pleg-pipeline.pod.state.v1","data":{"epoch":"e"}}`: "it has no pod",
+		`{"type":"io.github.pleg-pipeline.node.synced.v1","data":{}}`:          "it has no epoch",
+		`{"data":{"epoch":"e","pod":{"gone":1}}}`:                              "",
+		objects(5000): "<nil>", objects(5001): "it has 5001 objects: want at most 5000",
 	} {
-		if m, err := decode([]byte(body)); err == nil {
-			t.Errorf("%s is read as %+v, want an error", body, m)
+		if m, err := decode([]byte(body)); want == "" && err == nil || want != "" && fmt.Sprint(err) != want {
+			t.Errorf("%.200s is read as %+v, %v, want %q", body, m.Event, err, cmp.Or(want, "an error"))
+		}
+	}
+}
+
+// The last event of a node is that of its newest event, state or Synced.
+func TestProgress(t *testing.T) {
+	for k, noted := range map[kind]bool{ofEvent: true, ofState: true, ofSynced: true, ofGap: false, ofAgent: false, ofGone: false} {
+		p := progress{epoch: "d", seq: 1}
+		if p.note(&message{kind: k, data: data{Event: pleg.Event{Epoch: "e", Seq: 2}}}); (p == progress{epoch: "e", seq: 2}) != noted {
+			t.Errorf("after a message of kind %s it is %+v", k, p)
 		}
 	}
 }
@@ -225,7 +282,7 @@ func TestBeginWithLargeMessages(t *testing.T) {
 
 // A full server is asked again after a minute, after other errors within seconds.
 func TestIsFull(t *testing.T) {
-	p, registry := newTestPublisher(t, new(fakeStream))
+	p, registry := newTestPublisher(t, new(memoryStream))
 	tests := []struct {
 		err  error
 		want time.Duration
@@ -259,7 +316,7 @@ func TestRefusals(t *testing.T) {
 		"the stream is full":          {10077, ofGap, false, true},
 		"another agent has published": {10071, ofEvent, false, false},
 	} {
-		p, _ := newTestPublisher(t, new(fakeStream))
+		p, _ := newTestPublisher(t, new(memoryStream))
 		p.queue = []outgoing{{kind: tt.first}}
 		p.fails(p.failed(&jetstream.APIError{ErrorCode: tt.code}))
 		if (p.pods == nil) != tt.again || p.alone != tt.alone {
@@ -275,6 +332,9 @@ func TestPatience(t *testing.T) {
 		if got := (&patience{unanswered: i}).timeout(); got != want*time.Second {
 			t.Errorf("after %d attempts without an answer, one request takes %v, want %d s", i, got, want)
 		}
+	}
+	if got := thorough.timeout(); got != time.Minute {
+		t.Errorf("a reader that does not try again waits for %v", got)
 	}
 	var p patience
 	conn := connectTo(t, 100)
@@ -301,21 +361,26 @@ func TestSize(t *testing.T) {
 	}{
 		"events":                                {queue: "eee", replicas: 1, want: 3},
 		"events of three servers":               {queue: "eee", replicas: 3, want: 3, batch: true},
+		"events of two servers":                 {queue: "ee", replicas: 2, want: 2, batch: true},
 		"one event of three servers":            {queue: "e", replicas: 3, want: 1},
 		"few events while other nodes publish":  {queue: "eee", replicas: 1, crowded: 1, want: 1},
 		"many events while other nodes publish": {queue: strings.Repeat("e", 20), replicas: 1, crowded: 1, want: 20, batch: true},
+		"just enough for a batch":               {queue: strings.Repeat("e", 16), replicas: 1, crowded: 3, want: 16, batch: true},
+		"too few for a batch":                   {queue: strings.Repeat("e", 15), replicas: 1, crowded: 2, want: 1},
 		"more than fit":                         {queue: strings.Repeat("e", 2000), replicas: 1, want: 1000},
 		"events after a refusal":                {queue: strings.Repeat("e", 20), replicas: 3, alone: true, want: 1},
 		"a replay":                              {queue: "gss", replicas: 1, want: 3, batch: true},
 		"a replay after a refusal":              {queue: "gss", replicas: 1, alone: true, want: 3, batch: true},
 		"a replay behind events":                {queue: "eegss", replicas: 3, want: 2, batch: true},
+		"a replay behind one event":             {queue: "egss", replicas: 3, want: 1},
 		"a row behind a row":                    {queue: strings.Repeat("e", 200), replicas: 1, sent: 50, want: 150},
 		"a row behind a row, before a replay":   {queue: strings.Repeat("e", 200) + "gs", replicas: 1, sent: 50, want: 150},
-		"few events behind a row":               {queue: strings.Repeat("e", 100), replicas: 1, sent: 50, want: 0},
+		"just enough behind a row":              {queue: strings.Repeat("e", 178), replicas: 1, sent: 50, want: 128},
+		"few events behind a row":               {queue: strings.Repeat("e", 177), replicas: 1, sent: 50, want: 0},
 		"a replay behind a row":                 {queue: "e" + "g" + strings.Repeat("s", 200), replicas: 1, sent: 1, want: 0},
 		"a replay, and more behind it":          {queue: "gsseegss", replicas: 1, want: 5, batch: true},
 	} {
-		stream := &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}}
+		stream := &memoryStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}}
 		p := Publisher{session: session{store: stream.on(), outbox: outbox{alone: tt.alone, crowded: tt.crowded, sent: tt.sent}}}
 		for _, k := range tt.queue {
 			p.queue = append(p.queue, outgoing{kind: map[rune]kind{'e': ofEvent, 'g': ofGap, 's': ofState}[k]})
@@ -326,7 +391,7 @@ func TestSize(t *testing.T) {
 			}
 			continue
 		}
-		if n, batch := p.size(); n != tt.want || batch != tt.batch || p.crowded != 0 {
+		if n, batch := p.size(); n != tt.want || batch != tt.batch || p.crowded != max(0, tt.crowded-1) {
 			t.Errorf("%s: %d messages, as a batch: %t, want %+v", name, n, batch, tt)
 		}
 	}
@@ -388,15 +453,34 @@ func TestNumberBeyondTheLast(t *testing.T) {
 		"a Gap of the agent's source":      {ofGap, "e", 900, false},
 		"an agent that says that it lives": {ofAgent, "", 0, false},
 	} {
-		var passed int
-		w := watch{
-			nodes: map[string]*progress{"n": {last: 20, epoch: "e", seq: 7}}, o: WatchOptions{Unreadable: func(error) { passed++ }},
-			yield: func(Event, error) bool { return true },
-		}
+		w, got := newTestWatch(t)
+		var passed []string
+		w.nodes["n"], w.seen, w.owes, w.broken = &progress{last: 20, epoch: "e", seq: 7}, nil, false, false
+		w.o = WatchOptions{Cluster: "c", Unreadable: func(err error) { passed = append(passed, err.Error()) }}
+		stream := new(memoryStream)
+		w.store = stream.on()
 		m := message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, PodUID: "u"}, Pod: new(podState)}}
-		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 21}))
-		if p := w.nodes["n"]; (passed == 1) != tt.beyond || p.last != 21 || tt.beyond && p.seq != 7 {
-			t.Errorf("%s: passed over %d times, then %+v, want %+v", name, passed, p, tt)
+		deliver := func(sequence uint64) error {
+			return w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: sequence})
+		}
+		kit.Must(t, deliver(21))
+		if p := w.nodes["n"]; (len(passed) == 1) != tt.beyond || p.last != 21 || tt.beyond && p.seq != 7 {
+			t.Errorf("%s: passed over %q, then %+v, want %+v", name, passed, p, tt)
+		}
+		if !tt.beyond {
+			continue
+		}
+		if want := fmt.Sprintf("cannot read pleg.v2.c.n.u: it has the number %d: the last one of its node is 7", tt.seq); passed[0] != want || len(*got) > 0 {
+			t.Errorf("%s: %q and %+v, want %q", name, passed, *got, want)
+		}
+		stream.err = errors.New("broken")
+		if err := deliver(22); !errors.Is(err, stream.err) || !w.broken { // the next connection begins with a replay
+			t.Errorf("%s: %v, complete: %v", name, err, !w.broken)
+		}
+		stream.err, w.nodes["n"], w.broken = nil, &progress{last: 21, epoch: "e", seq: 7, doubted: true}, false
+		*got = nil
+		if kit.Must(t, deliver(22)); !slices.Equal(typesOf(*got), []pleg.EventType{pleg.Gap, pleg.Synced}) || (*got)[0].Reason != pleg.HistoryTooShort || w.broken {
+			t.Errorf("%s, twice: %+v, want the state of the node", name, *got)
 		}
 	}
 }
@@ -408,7 +492,7 @@ func newTestWatch(t *testing.T) (w *watch, got *[]Event) {
 	kit.Must(t, err)
 	got = new([]Event)
 	return &watch{
-		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
+		js: fakeJetStream{}, filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
 		yield: func(ev Event, _ error) bool { *got = append(*got, ev); return true },
 	}, got
 }
@@ -440,9 +524,9 @@ func TestStatesAfterAGap(t *testing.T) {
 	for i, m := range []message{
 		{ofGap, data{Event: pleg.Event{Epoch: "d", Seq: 9, Reason: pleg.OtherEpoch, Missed: 2}}},
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}},
-		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
-		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}}, // published again
-		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
+		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 4}}},
+		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 4, PodUID: "u"}, Pod: state}}, // published again
+		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 5, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
 		w.message(t, uint64(i+1), m)
 		w.message(t, uint64(i+1), m) // a replay of the node has received it already
@@ -452,7 +536,7 @@ func TestStatesAfterAGap(t *testing.T) {
 			t.Errorf("got %+v", ev)
 		}
 	}
-	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || (*got)[0].Missed != 2 || (*got)[0].Epoch != "d" || (*got)[0].Seq != 9 {
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || (*got)[0].Missed != 2 || (*got)[0].Epoch != "d" || (*got)[0].Seq != 9 || (*got)[2].Epoch != "e" || (*got)[2].Seq != 4 {
 		t.Errorf("got %+v, want %v", *got, want)
 	}
 }
@@ -465,8 +549,10 @@ func TestEventWithinTheStates(t *testing.T) {
 		ev := pleg.Event{Epoch: "e", Seq: seq, Type: kind, PodUID: "u", ContainerID: "c"}
 		w.message(t, seq, message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}})
 	}
-	if want := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || !(*got)[0].Replayed || (*got)[1].Replayed {
-		t.Errorf("got %+v, want the state and then the event", *got)
+	ev := pleg.Event{Epoch: "e", Seq: 3, Type: pleg.ContainerStarted, PodUID: "v", ContainerID: "d"} // of another pod: it is news too
+	w.message(t, 3, message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}})
+	if want := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerStarted}; !slices.Equal(typesOf(*got), want) || !(*got)[0].Replayed || (*got)[1].Replayed || (*got)[2].Replayed {
+		t.Errorf("got %+v, want the state and then the events", *got)
 	}
 }
 
@@ -550,11 +636,13 @@ func TestLeads(t *testing.T) {
 		"in touch with both":            {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Millisecond), replica("c", time.Second)}}, true},
 		"in touch with one":             {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", time.Second)}}, true},
 		"in touch with one of four":     {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", time.Hour), replica("d", time.Hour), replica("e", 1)}}, false},
+		"just before an election":       {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", 4*time.Second-1)}}, true},
+		"when an election is possible":  {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", 4*time.Second)}}, false},
 		"the leader that was stopped":   {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 5*time.Second), replica("c", 5*time.Second)}}, false},
 		"a leader that nobody answered": {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 0), replica("c", 0)}}, false},
 		"a replica that answers":        {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("a", 1), replica("c", 1)}}, false},
 	} {
-		if _, err := (&fakeStream{info: jetstream.StreamInfo{Cluster: tt.cluster}}).on().info(t.Context()); (err == nil) != tt.want {
+		if _, err := (&memoryStream{info: jetstream.StreamInfo{Cluster: tt.cluster}}).on().info(t.Context()); (err == nil) != tt.want || err != nil && err.Error() != "stream: not connected to : the server that answered no longer leads the stream" {
 			t.Errorf("%s: %v, want its answer: %t", name, err, tt.want)
 		}
 	}

@@ -1,6 +1,8 @@
 package fleet_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -19,10 +21,26 @@ func TestMetricsAreDocumented(t *testing.T) {
 	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	kit.Must(t, err)
 	registry := prometheus.NewPedanticRegistry()
-	if _, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: &nats.Conn{}, Source: pipe, Cluster: "c", Node: "n", Registerer: registry,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	o := fleet.PublisherOptions{Conn: &nats.Conn{}, Source: pipe, Cluster: "c", Node: "n", Registerer: registry}
+	_, err = fleet.NewPublisher(o)
+	kit.Must(t, err)
 	kit.CheckDocumented(t, registry, "../docs/metrics.md", "pleg_fleet_")
+	families, err := registry.Gather()
+	kit.Must(t, err)
+	var help []string
+	for _, f := range families {
+		help = append(help, f.GetHelp())
+	}
+	if want := []string{
+		"Events and states that were too large for a message and were published in part.",
+		"Time for which nothing could be published; 0 while the stream acknowledges what is sent.",
+		"Time from the observation of an event to the acknowledgement of the NATS server.",
+		"Events that the NATS server has acknowledged.",
+		"Times that publishing began again after an error.",
+	}; !slices.Equal(help, want) {
+		t.Errorf("the metrics are explained as %q, want %q", help, want)
+	}
+	if _, err := fleet.NewPublisher(o); err == nil || !strings.HasPrefix(err.Error(), "new publisher: register metric pleg_fleet_published_events_total: ") {
+		t.Errorf("a second publisher with these metrics: %v", err)
+	}
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,9 +10,13 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	for _, bad := range []string{"", "a b", "a/b", "a\n", "ä", "a=b", strings.Repeat("x", 254)} {
-		if checkName("Node", bad, maxName) == nil {
-			t.Errorf("the name %q is accepted", bad)
+	const letters = "want letters, digits, '-', '.' and '_'"
+	for bad, want := range map[string]string{
+		"": "Node must not be empty", "a b": `Node is "a b": ` + letters, "a/b": `Node is "a/b": ` + letters, "a\n": `Node is "a\n": ` + letters, "ä": `Node is "ä": ` + letters,
+		"a=b": `Node is "a=b": ` + letters, strings.Repeat("x", 254): "Node has 254 bytes, the limit is 253",
+	} {
+		if got := fmt.Sprint(checkName("Node", bad, maxName)); got != want {
+			t.Errorf("the name %q: %s, want %s", bad, got, want)
 		}
 	}
 	longest := strings.Repeat("_", maxCluster) // a _ takes most
@@ -34,6 +39,9 @@ func TestNames(t *testing.T) {
 		}
 		seen[subject] = uid
 	}
+	if got := podSubject("c", "n", "shop/web"); got != "pleg.v2.c.n.=97375646b1deb3d2d5c406cd15750035f52a38beb24211ed2dd66e8824bf15f9" {
+		t.Errorf("the subject of a UID that is no name is %s", got)
+	}
 }
 
 func TestLimits(t *testing.T) {
@@ -55,14 +63,18 @@ func TestLimits(t *testing.T) {
 }
 
 func TestPositions(t *testing.T) {
+	if text := string(encode(Event{Node: "n", At: "1:2:3"})); !strings.HasSuffix(text, `,"node":"n","at":"1:2:3"}`) {
+		t.Errorf("an event is written as %s", text)
+	}
 	for _, p := range []place{{stream: 18, message: 12}, {stream: 18, message: 12, stored: 1 << 60}, {stream: 1}} {
 		if got, err := parsePlace(string(p.position())); err != nil || got != p {
 			t.Errorf("%+v is read as %+v, %v", p, got, err)
 		}
 	}
 	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1", "a:1:", "a:1:g", "a:+1:1", "a:1:1 ", "a:1:1:1"} {
-		if got, err := ParsePosition(bad); err == nil {
-			t.Errorf("%q is read as %v, want an error", bad, got)
+		want := fmt.Sprintf("%q is not a position of a fleet: want STREAM:MESSAGE:STORED, such as 18a5b5b0c2a7e400:120:18a5b5b1d0a7e400", bad)
+		if got, err := ParsePosition(bad); fmt.Sprint(err) != want || got != "" {
+			t.Errorf("%q is read as %v, %v; want %s", bad, got, err, want)
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 // manifests are the objects of a folder of deploy.
 type manifests struct {
 	daemonSet appsv1.DaemonSet
+	namespace corev1.Namespace
 	network   networkingv1.NetworkPolicy
 	config    corev1.ConfigMap
 	monitor   monitoringv1.PodMonitor
@@ -49,7 +50,7 @@ func build(t *testing.T, folder string) (m manifests) {
 		case "ConfigMap":
 			into = &m.config
 		case "Namespace":
-			into = &corev1.Namespace{}
+			into = &m.namespace
 		case "NetworkPolicy":
 			into = &m.network
 		case "PodMonitor":
@@ -68,6 +69,9 @@ func build(t *testing.T, folder string) (m manifests) {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
+	if n := len(m.daemonSet.Spec.Template.Spec.Containers); n != m.kinds["DaemonSet"] {
+		t.Errorf("%s has %d containers, want one", folder, n)
+	}
 	return m
 }
 
@@ -80,6 +84,12 @@ func TestManifests(t *testing.T) {
 	} {
 		t.Run(folder, func(t *testing.T) {
 			m := build(t, folder)
+			if name := m.namespace.Name; name != "pleg-pipeline" || m.namespace.Labels["pod-security.kubernetes.io/enforce"] != "privileged" || m.daemonSet.Namespace != name || m.config.Namespace != name || m.network.Namespace != name {
+				t.Errorf("%+v, and the objects are in %s, %s and %s", m.namespace.ObjectMeta, m.daemonSet.Namespace, m.config.Namespace, m.network.Namespace)
+			}
+			if labels := map[string]string{"app.kubernetes.io/name": "pleg-pipeline"}; !maps.Equal(m.daemonSet.Spec.Selector.MatchLabels, labels) || !maps.Equal(m.daemonSet.Spec.Template.Labels, labels) || len(m.network.Spec.PodSelector.MatchLabels) > 0 {
+				t.Errorf("the labels are %v, of pods %v, and the network policy is of %v and not of all pods", m.daemonSet.Spec.Selector, m.daemonSet.Spec.Template.Labels, m.network.Spec.PodSelector)
+			}
 			if m.kinds["DaemonSet"] != 1 || m.kinds["NetworkPolicy"] != 1 || m.kinds["ConfigMap"] != 1 {
 				t.Errorf("kinds %v", m.kinds)
 			}
@@ -93,6 +103,9 @@ func TestManifests(t *testing.T) {
 			requireWiring(t, m)
 			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "runtime-endpoint: unix://"+socket+"\n") {
 				t.Errorf("the settings do not name %s:\n%s", socket, m.config.Data["pleg-pipeline.yaml"])
+			}
+			if of := "\nnats: nats://nats.nats.svc:4222\ncluster: example\n"; strings.Contains(m.config.Data["pleg-pipeline.yaml"], of) != (folder == "overlays/fleet") {
+				t.Errorf("only the fleet's daemons publish, by %q: %s", of, m.config.Data["pleg-pipeline.yaml"])
 			}
 			requireSettings(t, m.config.Data["pleg-pipeline.yaml"])
 			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "\nevents: \"off\"\n") {
@@ -118,6 +131,9 @@ func requireWiring(t *testing.T, m manifests) {
 	}
 	if !slices.Equal(c.Args, []string{"run", "--config-file=/etc/pleg-pipeline/pleg-pipeline.yaml"}) || !strings.Contains(settings, "\nsocket: /run/pleg-pipeline/pleg.sock\n") {
 		t.Errorf("the arguments are %q, and the settings\n%s", c.Args, settings)
+	}
+	if len(pod.Containers) != 1 || len(c.VolumeMounts) != 3 || len(pod.Volumes) != 3 {
+		t.Errorf("it has %d containers with %+v, want one with the settings, the runtime and the socket", len(pod.Containers), c.VolumeMounts)
 	}
 	of := make(map[string]string)
 	for _, mount := range c.VolumeMounts {
@@ -148,8 +164,19 @@ func requireWiring(t *testing.T, m manifests) {
 	if !slices.ContainsFunc(pod.Tolerations, anywhere) || pod.PriorityClassName != "system-node-critical" || !maps.Equal(pod.NodeSelector, map[string]string{"kubernetes.io/os": "linux"}) {
 		t.Errorf("it runs with the tolerations %+v and the priority %q on %v", pod.Tolerations, pod.PriorityClassName, pod.NodeSelector)
 	}
+	if start, live := c.StartupProbe, c.LivenessProbe; start.PeriodSeconds != 1 || start.FailureThreshold != 60 || live.PeriodSeconds != 10 || live.TimeoutSeconds != 5 || *pod.TerminationGracePeriodSeconds != 10 {
+		t.Errorf("it is probed as %+v and %+v, and may take %d s to end", start, live, *pod.TerminationGracePeriodSeconds)
+	}
+	if shell := m.daemonSet.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"]; shell != c.Name || !strings.HasPrefix(c.Image, "localhost/pleg-pipeline:v") || *pod.EnableServiceLinks || *c.SecurityContext.RunAsUser != 0 {
+		t.Errorf("%s of %s, for kubectl %s, with the variables of services: %v, as user %d", c.Name, c.Image, shell, *pod.EnableServiceLinks, *c.SecurityContext.RunAsUser)
+	}
+	for _, v := range pod.Volumes { // a folder of the runtime is not made before it
+		if want := map[bool]corev1.HostPathType{true: corev1.HostPathDirectoryOrCreate, false: corev1.HostPathDirectory}[v.Name == "socket"]; v.HostPath != nil && *v.HostPath.Type != want {
+			t.Errorf("the folder %s is mounted as %s, want %s", v.HostPath.Path, *v.HostPath.Type, want)
+		}
+	}
 	u := m.daemonSet.Spec.UpdateStrategy
-	if u.Type != appsv1.RollingUpdateDaemonSetStrategyType || u.RollingUpdate == nil || u.RollingUpdate.MaxUnavailable.StrVal != "10%" || m.daemonSet.Spec.MinReadySeconds == 0 {
+	if u.Type != appsv1.RollingUpdateDaemonSetStrategyType || u.RollingUpdate == nil || u.RollingUpdate.MaxUnavailable.StrVal != "10%" || m.daemonSet.Spec.MinReadySeconds != 10 {
 		t.Errorf("a new version replaces all daemons, although they crash: %+v, after %d s", u, m.daemonSet.Spec.MinReadySeconds)
 	}
 	if s := c.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -167,7 +194,7 @@ func TestHost(t *testing.T) {
 	}
 	context.Capabilities.Add = nil
 	requireNoCapability(t, context)
-	if base.HostPID || base.HostNetwork || len(pod.Volumes) != len(base.Volumes) {
+	if base.HostPID || base.HostNetwork || len(pod.Volumes) != len(base.Volumes) || len(pod.Containers) != 1 {
 		t.Errorf("hostPID %v and hostNetwork %v without the overlay; volumes %v", base.HostPID, base.HostNetwork, pod.Volumes)
 	}
 }
@@ -178,6 +205,10 @@ func TestMonitoring(t *testing.T) {
 	m := build(t, "monitoring")
 	if want := map[string]int{"PodMonitor": 1, "PrometheusRule": 1, "ConfigMap": 1}; !maps.Equal(m.kinds, want) {
 		t.Errorf("kinds %v, want %v", m.kinds, want)
+	}
+	const name = "pleg-pipeline"
+	if own := m.monitor.ObjectMeta; own.Name != name || own.Namespace != name || own.Labels["app.kubernetes.io/name"] != name || m.config.Namespace != name || !strings.HasPrefix(m.config.Name, name+"-dashboard-") {
+		t.Errorf("the monitor is %+v, and the dashboard %s in %s", own, m.config.Name, m.config.Namespace)
 	}
 	selected, endpoints := m.monitor.Spec.Selector.MatchLabels, m.monitor.Spec.PodMetricsEndpoints
 	if pods := build(t, "base").daemonSet.Spec.Template.Labels; len(selected) == 0 || !maps.Equal(selected, pods) {
@@ -196,6 +227,41 @@ func TestMonitoring(t *testing.T) {
 	if m.config.Labels["grafana_dashboard"] != "1" || len(board.Panels) == 0 {
 		t.Errorf("no dashboard: %+v", m.config.ObjectMeta)
 	}
+	requirePanels(t)
+}
+
+// requirePanels requires the panels of the dashboard: their types, titles, units and series.
+func requirePanels(t *testing.T) {
+	t.Helper()
+	var board struct {
+		Panels []struct {
+			Type, Title string
+			FieldConfig struct{ Defaults struct{ Unit string } }
+			Targets     []struct{ LegendFormat string }
+		}
+	}
+	readYAML(t, "../monitoring/dashboard.json", &board)
+	var got []string
+	for _, p := range board.Panels {
+		text := p.Type + " " + p.Title + " in " + p.FieldConfig.Defaults.Unit + ":"
+		for _, target := range p.Targets {
+			text += " " + target.LegendFormat + ","
+		}
+		got = append(got, strings.TrimRight(text, " ,"))
+	}
+	const of = "{{instance}}"
+	if want := []string{
+		"stat Healthy in short: " + of, "stat Pods that hang in short: " + of, "stat Running containers in short: " + of, "stat Version in short: " + of + " {{version}}",
+		"table Nodes, the worst first in short:", "timeseries Events in ops: {{type}}", "timeseries Age of the last successful list in s: " + of,
+		"timeseries Duration of a list, p99 in s: " + of, "timeseries Duration of an inspection in s: p50, p99",
+		"timeseries Inspections in short: " + of + " in flight, " + of + " hung, " + of + " waiting", "timeseries Oldest inspection in s: " + of,
+		"timeseries Errors in ops: " + of + " list, " + of + " inspection, " + of + " list of one pod", "timeseries Calls of the runtime in ops: {{operation_type}}",
+		"timeseries Event stream in short: " + of + " up, " + of + " changes that a list of all pods found, a second",
+		"timeseries Subscribers in short: " + of + " {{subscriber}} missed, " + of + " {{subscriber}} oldest event",
+		"timeseries Memory in bytes: " + of, "timeseries CPU in percentunit: " + of,
+	}; !slices.Equal(got, want) {
+		t.Errorf("the dashboard has\n%q\nwant\n%q", got, want)
+	}
 }
 
 // TestWebConfig requires that the component mounts its file, and that the probes go to a port
@@ -205,10 +271,15 @@ func TestWebConfig(t *testing.T) {
 	pod := m.daemonSet.Spec.Template.Spec
 	c := pod.Containers[0]
 	requireFolder(t, pod, "/run/crio")
-	if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
-		return v.Name == "PLEG_PIPELINE_WEB_CONFIG" && strings.HasPrefix(v.Value, "/etc/pleg-pipeline-web/")
-	}) {
+	if !slices.Contains(c.Env, corev1.EnvVar{Name: "PLEG_PIPELINE_WEB_CONFIG", Value: "/etc/pleg-pipeline-web/web-config.yaml"}) {
 		t.Errorf("the environment has no web-config: %v", c.Env)
+	}
+	if !slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool {
+		return v.Name == "web" && v.MountPath == "/etc/pleg-pipeline-web" && v.ReadOnly
+	}) || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "web" && v.Secret != nil && v.Secret.SecretName == "pleg-pipeline-web"
+	}) {
+		t.Errorf("the secret is not mounted: %+v of %+v", c.VolumeMounts, pod.Volumes)
 	}
 	port := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "health" })
 	if port < 0 || !strings.Contains(m.config.Data["pleg-pipeline.yaml"], fmt.Sprintf("health-listen: 0.0.0.0:%d\n", c.Ports[port].ContainerPort)) {
