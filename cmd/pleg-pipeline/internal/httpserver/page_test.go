@@ -99,7 +99,8 @@ func TestPageHasNoWords(t *testing.T) {
 	}
 }
 
-// TestPageWithoutADocument runs testdata/modules.js, where there is a Node.js. The tests in tests/real/browser use the whole page.
+// TestPageWithoutADocument runs testdata/modules.js, and testdata/parts.js with a document in memory, where there is a Node.js.
+// The tests in tests/real/browser use a browser.
 func TestPageWithoutADocument(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -108,8 +109,8 @@ func TestPageWithoutADocument(t *testing.T) {
 	dir := t.TempDir()
 	kit.Must(t, errors.Join(os.CopyFS(dir, os.DirFS("page")), os.CopyFS(dir, os.DirFS("testdata"))))
 	kit.Must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type": "module"}`), 0o600))
-	command := exec.CommandContext(t.Context(), node, filepath.Join(dir, "modules.js"))
-	command.Env = []string{"TZ=UTC"}
+	command := exec.CommandContext(t.Context(), node, "--import=./modules.js", "./parts.js")
+	command.Dir, command.Env = dir, []string{"TZ=UTC"}
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
