@@ -116,21 +116,24 @@ class Element {
 	}
 
 	// getContext returns a context whose drawn is what was drawn since the last clearRect, with its color.
+	// drawings is the number of times.
 	getContext() {
-		const state = { drawn: [], font: '' };
+		const state = { drawn: [], drawings: 0, font: '' };
 		const round = value => (typeof value === 'number' ? Math.round(value * 10) / 10 : value);
 		return this.#context ??= new Proxy(state, {
 			get: (_, name) => state[name] ?? ((...values) => {
 				if (name === 'clearRect') {
 					state.drawn = [];
+					state.drawings++;
 				}
-				const color = name.startsWith('fill') ? [state.fillStyle] : name === 'stroke' ? [state.strokeStyle, state.lineWidth] : [];
+				const color = name === 'fillText' ? [state.fillStyle, state.textAlign] : name.startsWith('fill') ? [state.fillStyle] : name === 'stroke' ? [state.strokeStyle, state.lineWidth] : [];
 				state.drawn.push([name, ...values.map(round), ...color].join(' '));
 			}),
 		});
 	}
 
 	get drawn() { return this.getContext().drawn; }
+	get drawings() { return this.getContext().drawings; }
 }
 
 // parse returns the element that the text of a document describes.
@@ -172,6 +175,7 @@ export function open() {
 		getElementById: byId, createElement: tag => new Element(tag), getSelection: () => ({ type: 'None' }),
 	});
 	observers.length = 0;
+	schemes.length = 0;
 	media.clear();
 	return byId;
 }
@@ -184,10 +188,17 @@ export function fire(element, type, more) {
 }
 
 const observers = [];
+const schemes = [];
 
 // resized reports the present sizes of all elements.
 export function resized() {
 	observers.forEach(observer => observer());
+}
+
+// darken changes the scheme of the colors.
+export function darken() {
+	media.add('(prefers-color-scheme: dark)');
+	schemes.forEach(changed => changed());
 }
 
 export const media = new Set(); // the media queries that match
@@ -238,6 +249,9 @@ Object.assign(globalThis, {
 		observe() { observers.push(this.#report); }
 	},
 	// A color is its name.
-	getComputedStyle: () => ({ fontFamily: 'font', getPropertyValue: name => (name === '--row' ? ' 26px' : ` ${name.slice(2)} `) }),
-	matchMedia: query => ({ matches: media.has(query), addEventListener: () => {} }),
+	getComputedStyle: element => ({
+		fontFamily: 'font',
+		getPropertyValue: name => (name === '--row' ? ` ${element.rowHeight ?? 26}px` : ` ${media.has('(prefers-color-scheme: dark)') ? 'dark-' : ''}${name.slice(2)} `),
+	}),
+	matchMedia: query => ({ matches: media.has(query), addEventListener: (_, changed) => schemes.push(changed) }),
 });

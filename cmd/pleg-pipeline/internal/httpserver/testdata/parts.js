@@ -5,7 +5,7 @@ import test from 'node:test';
 
 import { Banner } from './banner.js';
 import { Details } from './details.js';
-import { clock, fire, media, open, resized } from './document.js';
+import { clock, darken, fire, media, open, resized } from './document.js';
 import { Feed } from './feed.js';
 import { drawHour } from './hour.js';
 import { Lanes, colors, drawMark, fit } from './lanes.js';
@@ -88,7 +88,7 @@ test('the details of a pod', () => {
 	const byId = open();
 	const details = new Details();
 	const store = stored(hung({
-		stale: true, currentAsOf: ago(30), error: 'rpc failed', ips: ['10.0.0.1', 'fd00::1'], inspection: { since: ago(4) },
+		stale: true, currentAsOf: ago(30), error: 'x'.repeat(601), ips: ['10.0.0.1', 'fd00::1'], inspection: { since: ago(4) },
 		sandboxes: [{ id: 'sb-1', attempt: 2, state: 'ready', createdAt: ago(7200) }, { id: 'sb;2', attempt: 1, state: 'exited', createdAt: ago(9000) }],
 		containers: [
 			{ name: 'b', id: 'b1', attempt: 1, state: 'running', image: 'img-b', createdAt: ago(50), startedAt: ago(40) },
@@ -108,7 +108,7 @@ test('the details of a pod', () => {
 	assert.equal(bar.children[1].type, 'button');
 	assert.deepEqual(outline(summary), [
 		'dt state', 'dd!problem hung', 'dt trouble', 'dd!problem hangs since 11:58 (90s, 3 attempts)', 'dt this try', 'dd!problem for 4.0s: no answer',
-		'dt do', 'dd look at it', 'dt known', 'dd!warning as it was 30s ago', 'dt error', 'dd rpc failed', 'dt UID', 'dd uid-web', 'dt addresses', 'dd 10.0.0.1, fd00::1',
+		'dt do', 'dd look at it', 'dt known', 'dd!warning as it was 30s ago', 'dt error', 'dd ' + 'x'.repeat(300) + '…' + 'x'.repeat(300), 'dt UID', 'dd uid-web', 'dt addresses', 'dd 10.0.0.1, fd00::1',
 		'dt sandbox', 'dd sb-1, attempt 2, ready, age 2h', 'dd.command crictl inspectp sb-1', 'dd.command pgrep -fa sb-1', 'dt sandbox', 'dd sb;2, attempt 1, exited, age 2h',
 	]);
 	assert.deepEqual(outline(table), [
@@ -143,6 +143,13 @@ test('the details of a pod', () => {
 	details.draw(store, now + 10000);
 	assert.notEqual(drawn(), fresh);
 
+	store.addEvent(event('web', { seq: 9, why: 'now' }));
+	details.draw(store, now + 10000);
+	assert.equal(outline(section.children[3])[1], 'b died, now');
+	store.applyPods({ states, pods: [] }, ['uid-web'], now);
+	details.draw(store, now + 10000);
+	assert.deepEqual(outline(section.children[1]).slice(0, 2), ['dt state', 'dd gone']);
+
 	details.open('uid-cart', store, now); // the focus was in the filter before
 	assert.deepEqual(outline(section.children[1]), ['dt state', 'dd!ok ready', 'dt UID', 'dd uid-cart']);
 	const typed = fire(section, 'keydown', { key: 'Enter' });
@@ -155,6 +162,10 @@ test('the details of a pod', () => {
 	details.draw(store, now + 60e3);
 	details.open('uid-nobody', store, now);
 	assert.equal(section.children.length, 0);
+	details.open('uid-web', store, now);
+	details.close();
+	details.open('uid-web', store, now); // again, although nothing has changed
+	assert.equal(section.children.length, 4);
 });
 
 test('the feed shows the newest events first', () => {
@@ -311,7 +322,7 @@ test('the timeline', () => {
 	const lanes = new Lanes();
 	const store = new Store();
 	const web = { hangs: [{ since: now - 90e3, until: Infinity, tries: [now - 60e3, now - 200e3] }, { since: now - 300e3, until: now - 200e3, tries: [] }], marks: [] };
-	const cart = { hangs: [{ since: now - 300e3, until: now - 30e3, tries: [] }], marks: [{ at: now - 121e3, severity: 'bad' }, { at: now - 60e3, severity: 'routine' }] };
+	const cart = { hangs: [{ since: now - 300e3, until: now - 100e3, tries: [] }], marks: [{ at: now - 121e3, severity: 'bad' }, { at: now - 60e3, severity: 'routine' }] };
 	const pods = { range: () => [1, 2], rowHeight: 20, scrollTop: 5, visible: [null, web, cart] };
 	store.outages = [[now - 300e3, now - 110e3], [now - 10e3, Infinity], [now - 300e3, now - 200e3]];
 	store.gaps = [now - 30e3];
@@ -328,20 +339,20 @@ test('the timeline', () => {
 		'clearRect 0 0 248 100', 'fillRect 0 0 20 100 outage', 'fillRect 220 0 20 100 outage', 'fillRect 0 0 0 100 outage',
 		...line(60.5, 'line'), ...line(120.5, 'line'), ...line(180.5, 'line'), 'setLineDash 4,3', ...line(180, 'bad'), 'setLineDash ',
 		'fillRect 60 21 180 8 hang', 'fillRect 60 19 2 12 bad', 'fillRect 120 19 2 12 bad', // a bar and two tries
-		'fillRect 0 41 180 8 hang', 'beginPath', 'rect 117 42 6 6', 'stroke faint 1.5',
+		'fillRect 0 41 40 8 hang', 'beginPath', 'rect 117 42 6 6', 'stroke faint 1.5',
 	]);
 	const ticks = () => [axis.querySelector('canvas').drawn.slice(1).join(', '), axis.querySelector('canvas').getContext().font, axis.querySelector('canvas').getContext().textBaseline];
-	assert.deepEqual(ticks(), ['fillText −2m 3 10 muted, fillText −90s 63 10 muted, fillText −60s 123 10 muted, fillText −30s 183 10 muted, fillText now 240 10 muted', '11px font', 'middle']);
+	assert.deepEqual(ticks(), ['fillText −2m 3 10 muted left, fillText −90s 63 10 muted left, fillText −60s 123 10 muted left, fillText −30s 183 10 muted left, fillText now 240 10 muted right', '11px font', 'middle']);
 
 	const at = seconds => 240 * (1 - seconds / 120);
 	assert.deepEqual([at(61), at(57), at(56.9)].map(x => lanes.markAt(cart, x)), [cart.marks[1], cart.marks[1], null]);
 	web.marks = [{ at: now - 10e3 }, { at: now - 11e3 }, { at: now - 11e3, last: true }];
 	assert.deepEqual([lanes.markAt(web, at(11.2)), lanes.markAt(web, at(10.4))], [web.marks[2], web.marks[0]]);
 	assert.deepEqual([at(91), at(90), at(0), at(-1)].map(x => lanes.hangAt(web, x)), [undefined, web.hangs[0], web.hangs[0], undefined]);
-	assert.deepEqual([at(30), at(29)].map(x => lanes.hangAt(cart, x)), [cart.hangs[0], undefined]);
+	assert.deepEqual([at(100), at(99)].map(x => lanes.hangAt(cart, x)), [cart.hangs[0], undefined]);
 
 	lanes.span = 60;
-	assert.equal(ticks()[0], 'fillText −60s 3 10 muted, fillText −45s 63 10 muted, fillText −30s 123 10 muted, fillText −15s 183 10 muted, fillText now 240 10 muted');
+	assert.equal(ticks()[0], 'fillText −60s 3 10 muted left, fillText −45s 63 10 muted left, fillText −30s 123 10 muted left, fillText −15s 183 10 muted left, fillText now 240 10 muted right');
 	for (const [width, want] of [[5 * 46 + 7, '−60s −30s'], [3 * 46 + 8, '−60s −30s'], [3 * 46 + 7, '−60s']]) {
 		axis.rect.width = width;
 		resized();
@@ -351,6 +362,10 @@ test('the timeline', () => {
 	resized();
 	lanes.draw(store, pods, now);
 	assert.equal(canvas.height, 200); // no room: not drawn
+	byId('grid').clientHeight = 120;
+	darken();
+	lanes.draw(store, pods, now);
+	assert.equal(canvas.drawn.at(-1), 'stroke dark-faint 1.5');
 });
 
 // table returns a table with room for so many rows.
@@ -453,9 +468,9 @@ test('only the visible rows exist, and keys move the selection', () => {
 	assert.deepEqual([pods.selected, opened.at(-1), row.attributes['aria-selected'], byId('rows').children[0].attributes['aria-selected']], ['uid-p02', 'uid-p02', 'true', 'false']);
 	fire(byId('rows'), 'click');
 	assert.equal(opened.length, 2);
-	pods.rowHeight = 0; // as before the first measure
+	grid.rowHeight = 46; // in a narrow window
 	resized();
-	assert.equal(pods.rowHeight, 26);
+	assert.deepEqual([byId('rows').style.height, byId('rows').children[1].style.transform, shown().length], ['1840px', 'translateY(46px)', 5]);
 });
 
 test('a click on a head sorts, backwards, and then as before', () => {
@@ -524,10 +539,11 @@ test('the whole page', async t => {
 		await clock.pass(ms);
 		return asked.splice(0).join(' ');
 	};
+	const aboutPods = async ms => (await questions(ms)).split(' ').filter(path => path.startsWith('/pods')).join(' ');
 
 	sources[0].onopen();
 	assert.equal(await questions(1), '/stages /hour /pods');
-	assert.deepEqual([...new Set(limits), ...texts(byId, 'verdict')], ['no-store 5000', 'loading']);
+	assert.deepEqual([...new Set(limits), ...texts(byId, 'verdict'), byId('differ').querySelector('[data-figure=pods]').textContent], ['no-store 5000', 'loading', '–']);
 	send({ type: 'Synced', observedAt: daemon(0), replayed: true });
 	send(event('web', { replayed: true, observedAt: daemon(30) }));
 	assert.equal(await questions(998), '/pods'); // once for both
@@ -541,30 +557,39 @@ test('the whole page', async t => {
 	// An event: its pod is fetched, its mark is where the clock of the daemon says.
 	send(event('web', { observedAt: daemon(30), container: 'c1' }));
 	send(event('a/b,c', { observedAt: daemon(3) }));
-	assert.match(await questions(300), /^(\/stages )?\/pods\?pod=uid-web,uid-a%2Fb%2Cc$/);
+	assert.equal(await aboutPods(300), '/pods?pod=uid-web,uid-a%2Fb%2Cc');
 	await clock.pass(600);
 	assert.match(byId('lanes').drawn.join(), /moveTo 17[3-5](\.\d)? 35,/);
-	const scroll = () => byId('lanes').drawn.length;
-	byId('lanes').drawn.length = 0;
+	const drawings = async ms => {
+		const before = byId('lanes').drawings;
+		await clock.pass(ms);
+		return byId('lanes').drawings - before;
+	};
+	assert.equal(await drawings(1000), 4);
+	await clock.pass(100);
 	byId('grid').scrollTop = 5;
 	fire(byId('grid'), 'scroll');
-	await clock.pass(100);
-	assert.ok(scroll() > 0, 'the lanes do not follow the table');
+	assert.equal(await drawings(100), 1, 'the lanes do not follow the table');
 	byId('grid').scrollTop = 0;
 	fire(byId('grid'), 'scroll');
+	const [lane] = byId('rows').querySelectorAll('.lane');
+	lane.rect = { left: 0 };
+	fire(lane, 'pointermove', { clientX: 240 });
+	assert.equal(lane.title, '');
+	fire(byId('rows').querySelectorAll('.lane')[1], 'pointermove', { clientX: 0 });
 	for (let n = 0; n < 101; n++) {
 		send(event(`p${n}`, { replayed: true }));
 	}
-	assert.match(await questions(300), /\/pods$/); // all
+	assert.equal(await aboutPods(300), '/pods');
 	for (let n = 0; n < 100; n++) {
 		send(event(`p${n}`, { replayed: true }));
 	}
-	assert.match(await questions(300), /\/pods\?pod=uid-p0,(.*),uid-p99$/);
+	assert.match(await aboutPods(300), /^\/pods\?pod=uid-p0,(.*),uid-p99$/);
 	answers.pods = () => 'refused';
 	send(event('web', { replayed: true }));
-	assert.match(await questions(300), /pod=uid-web$/);
+	assert.equal(await aboutPods(300), '/pods?pod=uid-web');
 	answers.pods = () => ({ states, pods: [view('web'), view('cart'), view('new')] });
-	assert.match(await questions(300), /\/pods$/); // all, as one is unknown
+	assert.equal(await aboutPods(300), '/pods'); // all, as one is unknown
 	await clock.pass(500);
 	assert.equal(byId('count').textContent, '3');
 
@@ -588,16 +613,20 @@ test('the whole page', async t => {
 	assert.deepEqual(byId('events').children.map(row => row.children[3].textContent), ['c1, 137']);
 	assert.deepEqual([press('/', filter), press('p', filter), byId('pause').textContent], ['filter false', 'filter false', 'pause']);
 	assert.equal(press('ArrowDown', filter), 'grid false');
+	assert.deepEqual([press('Escape'), filter.value], ['grid false', 'web']);
 	filter.focus();
 	assert.equal(press('Enter', filter), 'grid false');
 	press('ArrowDown');
 	press('Enter');
 	assert.deepEqual([document.activeElement.id, byId('details').querySelector('strong').textContent], ['details', 'shop/web']);
+	send(event('web', { seq: 7, why: 'again' }));
+	await clock.pass(600);
+	assert.equal(byId('details').querySelector('.events').children[0].children[1].textContent, 'died, again');
 	byId('grid').focus();
 	assert.deepEqual([press('Escape', filter), filter.value, byId('count').textContent, byId('details').hidden], ['grid false', '', '3', false]);
 	assert.deepEqual([press('Escape'), byId('details').hidden], ['grid false', true]);
+	filter.focus();
 	fire(byId('rows').children[0], 'click');
-	document.activeElement = byId('details');
 	fire(document.body, 'keydown', { key: 'Escape' });
 	assert.deepEqual([byId('details').hidden, document.activeElement.id], [true, 'grid']);
 	fire(byId('events').children.at(-1).children[0], 'click');
@@ -608,7 +637,7 @@ test('the whole page', async t => {
 	send(event('web', { container: 'c2' }));
 	type('cart');
 	await clock.pass(100);
-	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['go on', 'paused, 1 new', 2]);
+	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['go on', 'paused, 1 new', 3]);
 	press('P');
 	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['pause', '', 0]);
 	assert.equal(type(''), '3');
@@ -616,7 +645,7 @@ test('the whole page', async t => {
 	assert.equal(fire(byId('controls'), 'submit').prevented, true);
 	const axis = byId('axis').querySelector('canvas');
 	fire(byId('span').querySelector('[value=600]'), 'change');
-	assert.match(axis.drawn.join(), /−10m 3 0 muted,fillText −7m/);
+	assert.match(axis.drawn.join(), /−10m 3 0 muted left,fillText −7m/);
 
 	// Lists fail, then the stream is lost, then there is no answer.
 	answers.more = late;
@@ -625,25 +654,40 @@ test('the whole page', async t => {
 	answers.more = {};
 	await clock.pass(1000);
 	assert.deepEqual([byId('old').hidden, byId('pods').className], [true, '']);
+	const outages = () => byId('lanes').drawn.filter(text => text.endsWith('outage')).map(text => text.split(' ')[3]);
+	assert.deepEqual(outages(), []);
 	sources[0].onerror();
-	await clock.pass(500);
-	assert.deepEqual([texts(byId, 'connection')[0], byId('lanes').drawn.filter(text => text.endsWith('outage')).length], ['no events: trying to connect', 1]);
+	await clock.pass(5000);
+	assert.deepEqual([texts(byId, 'connection')[0], outages().length, outages()[0] > 1], ['no events: trying to connect', 1, true]);
 	sources[0].onopen();
-	answers.stages = () => 'forbidden\n';
+	answers.stages = () => { throw new TypeError('Failed to fetch'); };
 	await clock.pass(3000);
 	assert.deepEqual([document.body.className, ...texts(byId, 'verdict', 'connection')], ['', 'fine', 'live']);
 	await clock.pass(1500);
-	assert.match(texts(byId, 'verdict', 'detail').join(), /^no answer from the daemon for [34]\.\ds,: forbidden$/);
-	await clock.pass(1000); // the order of the rows does not hide it
-	assert.equal(document.body.className, 'old');
-	answers.stages = () => { throw new TypeError('Failed to fetch'); };
+	assert.match(texts(byId, 'verdict', 'detail').join(), /^no answer from the daemon for [34]\.\ds,$/);
+	answers.stages = () => 'forbidden\n';
 	await clock.pass(1500);
-	assert.match(texts(byId, 'verdict', 'detail').join(), /^no answer from the daemon for \d\.\ds,$/);
-	delete answers.stages;
+	assert.match(texts(byId, 'verdict', 'detail').join(), /^no answer from the daemon for \d\.\ds,: forbidden$/);
+	await clock.pass(1000); // the rows are drawn meanwhile
+	assert.equal(document.body.className, 'old');
 	answers.stages = () => figures(daemon(0), { verdict: { severity: 'warning', findings: [{ summary: 'slow', since: daemon(60) }] }, waiting: ['uid-cart'] });
-	assert.match(await questions(1500), /\/stages \/pods\?pod=uid-cart/);
+	answers.pods = () => ({ states, pods: [view('web'), hung({ uid: 'uid-cart', name: 'cart', finding: { since: daemon(60), what: 'hangs' } }), view('new')] });
+	assert.match(await aboutPods(1500), /\/pods\?pod=uid-cart$/);
 	assert.deepEqual([document.body.className, ...texts(byId, 'verdict', 'connection')], ['', 'slow', 'live']);
 	assert.match(byId('age').textContent, /^ since 1\d:\d\d \(6\ds\)$/);
 	await clock.pass(31e3); // a pod that is gone is forgotten
 	assert.equal(byId('rows').children.filter(row => !row.hidden).length, 3);
+	answers.stages = () => figures(daemon(0), { verdict: { severity: 'ok', text: 'OK: fine', findings: [] }, waiting: [] });
+	await clock.pass(2000);
+	const age = () => parseInt(byId('rows').querySelector('[data-uid=uid-cart]').children[2].textContent.split(' ')[1]);
+	const began = age();
+	await clock.pass(3000);
+	assert.ok(age() >= began + 2, 'the age of a hang stands still');
+	globalThis.requestAnimationFrame = () => {}; // a tab in the background
+	answers.stages = () => figures(daemon(0), { verdict: { severity: 'problem', findings: [{ summary: 'bad' }] } });
+	await clock.pass(1500);
+	assert.equal(document.title, '● pleg-pipeline');
+	globalThis.fetch = () => new Promise(() => {}); // there is no answer at all, and no word about why
+	await clock.pass(5000);
+	assert.match(texts(byId, 'verdict', 'detail').join(), /^no answer from the daemon for [34]\.\ds,$/);
 });
