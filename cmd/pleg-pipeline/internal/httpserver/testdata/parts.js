@@ -384,19 +384,19 @@ function table(store, rows) {
 test('a row of each kind of pod', () => {
 	const store = stored(
 		hung({ name: 'web-5d4c9-abcde', total: 2, restarts: 3, stale: true, currentAsOf: ago(30) }), view('new', { uninspected: true, state: 'notready', severity: 'warning', total: 0, running: 0 }),
-		view('cart', { namespace: '' }), view('nameless', { name: '', namespace: '' }), view('last'),
+		view('cart', { namespace: '' }), view('nameless', { name: '', namespace: '' }), view('last', { running: 0, restarts: 1 }),
 	);
 	store.addEvent(event('last'));
 	store.applyPods({ states, pods: [] }, ['uid-cart'], now);
 	const { byId, shown } = table(store, 9);
 	assert.deepEqual(shown(), [
 		'2 shop|web-5d4c9-abcde|hung 90s|1/2|3|30s old: no answer|', '3 shop|new|notready|-|0|not known yet|', '4 -|uid-nameless|ready|1/1|0|-|',
-		'5 shop|last|ready|1/1|0|app died, 137|', '6 -|cart|gone|1/1|0|-|',
+		'5 shop|last|ready|0/1|1|app died, 137|', '6 -|cart|gone|1/1|0|-|',
 	]);
 	const rows = byId('rows').children;
 	const [first, , , , gone] = rows;
 	assert.deepEqual(rows.map(row => [row.className, row.children[2].dataset.severity, row.children[4].className].join(' ')), [
-		'old problem restarts', ' warning restarts zero', ' ok restarts zero', ' ok restarts zero', 'gone  restarts zero',
+		'old problem restarts', ' warning restarts zero', ' ok restarts zero', ' ok restarts', 'gone  restarts zero',
 	]);
 	assert.deepEqual([first.children[1].title, first.children[1].children.map(b => b.textContent), gone.style.transform], ['web-5d4c9-abcde', ['web-', '5d4c9-abcde'], 'translateY(104px)']);
 	assert.deepEqual([first.id, first.attributes.role, first.children[0].attributes.role, first.children.map(cell => cell.className).join(' ')], ['row0', 'row', 'gridcell', 'namespace name state running restarts last lane']);
