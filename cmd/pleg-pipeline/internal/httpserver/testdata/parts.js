@@ -292,9 +292,9 @@ test('the stages show figures, and rates since the answer before', () => {
 		stages.update(figures(ago(-5), { verdict: { severity } }), 1);
 		return pipeline.open;
 	};
-	assert.deepEqual([opens('ok'), opens('problem')], [undefined, true]);
+	assert.deepEqual([opens('ok'), opens('warning')], [undefined, true]);
 	pipeline.open = false; // by a user
-	assert.deepEqual([opens('warning'), opens('ok')], [false, false]);
+	assert.deepEqual([opens('problem'), opens('ok')], [false, false]);
 	pipeline.open = true;
 	assert.equal(opens('ok'), true);
 	media.add('(max-width: 700px)');
