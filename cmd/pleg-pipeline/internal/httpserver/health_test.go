@@ -132,7 +132,7 @@ func TestErrorsOfMetrics(t *testing.T) {
 		if code, text := ask(t, httpserver.Handler(o), "GET", "/metrics"); code != http.StatusOK || !strings.Contains(text, "temperature_celsius 0\n") {
 			t.Errorf("beside a broken collector: %d %q, want the other metrics", code, text)
 		}
-		if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "broken collector") {
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, " level=ERROR msg=\"cannot gather metrics\" err=\"broken collector\"\n") {
 			t.Errorf("the log has %q, want the error of gathering", text)
 		}
 	})
@@ -269,8 +269,16 @@ func TestPods(t *testing.T) {
 				t.Errorf("%s = %d %q, want %d", path, code, text, want)
 			}
 		}
-		if _, text := ask(t, h, "GET", "/hour?pods"); text != "unknown parameter \"pods\": want none\n" {
-			t.Errorf("/hour?pods = %q", text)
+		for path, want := range map[string]string{
+			"/hour?pods": `unknown parameter "pods": want none`, "/stages?pods": `unknown parameter "pods": want none`,
+			"/pods?namspace=shop": `unknown parameter "namspace": want namespace, pod, selector`, "/pods/nosuch": "no pod with this UID is known",
+		} {
+			if _, text := ask(t, h, "GET", path); text != want+"\n" {
+				t.Errorf("%s = %q, want %q", path, text, want)
+			}
+		}
+		if header := get(t, h, "/pods/shop/a").Header; header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != "no-store" {
+			t.Errorf("/pods/shop/a has %v", header)
 		}
 	})
 }

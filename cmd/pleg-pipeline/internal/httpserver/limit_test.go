@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func TestRate(t *testing.T) {
 			asking.Go(func() {
 				if code, text := ask(t, h, "GET", "/"); code != http.StatusOK {
 					refused.Add(1)
-					if code != http.StatusServiceUnavailable || !strings.Contains(text, "20 a second") {
+					if code != http.StatusServiceUnavailable || text != "too many requests: 20 a second\n" {
 						t.Errorf("refused with %d %q", code, text)
 					}
 				}
@@ -70,6 +71,33 @@ func TestAnswersAtOnce(t *testing.T) {
 			t.Errorf("the next = %d %q after %v, %d answers have begun, want 503 after 5 s and 16", code, text, time.Since(began), begun.Load())
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// unread is the answer to a client that does not read.
+type unread struct {
+	*httptest.ResponseRecorder
+	until <-chan struct{}
+}
+
+// Write implements [http.ResponseWriter].
+func (u unread) Write(p []byte) (int, error) {
+	<-u.until
+	return u.ResponseRecorder.Write(p)
+}
+
+// TestFilesAtOnce: clients that take long to read get no more than 64 files of the page at once.
+func TestFilesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		h := httpserver.Handler(options(pipe))
+		for range 64 {
+			go h.ServeHTTP(unread{httptest.NewRecorder(), t.Context().Done()}, httptest.NewRequestWithContext(t.Context(), "GET", "/page/main.js", nil))
+		}
+		synctest.Wait()
+		if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || text != "too many requests: 64 at a time\n" {
+			t.Errorf("the next file = %d %q, want 503", code, text)
+		}
 	})
 }
 
@@ -137,8 +165,10 @@ func TestConnectionsAreLimited(t *testing.T) {
 // TestLargeHeader sends more than the server reads.
 func TestLargeHeader(t *testing.T) {
 	address := servePipe(t, plegtest.New(), "")
-	if answer := fetch(t, "http://"+address+"/livez", "Cookie", strings.Repeat("c", 32<<10)); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("32 KiB of headers = %d, want 431", answer.StatusCode)
+	for size, want := range map[int]int{15 << 10: http.StatusOK, 21 << 10: http.StatusRequestHeaderFieldsTooLarge, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		if answer := fetch(t, "http://"+address+"/livez", "Cookie", strings.Repeat("c", size)); answer.StatusCode != want {
+			t.Errorf("%d bytes of headers = %d, want %d", size, answer.StatusCode, want)
+		}
 	}
 }
 

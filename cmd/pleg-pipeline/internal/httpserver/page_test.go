@@ -61,6 +61,10 @@ func TestPageIsServed(t *testing.T) {
 		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") == "" || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s = %d %v", url, answer.StatusCode, answer.Header)
 		}
+		if want := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
+			"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"; policy != want {
+			t.Errorf("%s has the policy %q, want %q", url, policy, want)
+		}
 		for part := range strings.SplitSeq(policy, "; ") { // no other host, and no text as HTML
 			if name, from, _ := strings.Cut(part, " "); !slices.Contains([]string{"'none'", "'self'", "'script'"}, from) {
 				t.Errorf("%s: %s allows %s", url, name, from)
@@ -129,6 +133,23 @@ func TestPageIsClosedWithThePods(t *testing.T) {
 	}
 	if code, _ := ask(t, h, "GET", "/metrics"); code != http.StatusOK {
 		t.Errorf("/metrics = %d, want 200", code)
+	}
+}
+
+// The name of the node and of its runtime are in the figures, if they are known.
+func TestNamesOfTheNode(t *testing.T) {
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+	o := options(pipe)
+	named := o
+	named.Node, named.Runtime = "n7", func() string { return "crio 1" }
+	for _, test := range []struct {
+		httpserver.Options
+		node, runtime any
+	}{{o, nil, nil}, {named, "n7", "crio 1"}} {
+		var got map[string]any
+		if _, text := ask(t, httpserver.Handler(test.Options), "GET", "/stages"); json.Unmarshal([]byte(text), &got) != nil || got["node"] != test.node || got["runtime"] != test.runtime {
+			t.Errorf("/stages = %s, want the node %v and the runtime %v", text, test.node, test.runtime)
+		}
 	}
 }
 
