@@ -127,6 +127,10 @@ func TestRateOfPaths(t *testing.T) {
 // TestConnectionsAreLimited sends a request on every connection. One more waits until another
 // ends.
 func TestConnectionsAreLimited(t *testing.T) {
+	const connections = 1024
+	if httpserver.MaxStreams != connections/2 {
+		t.Errorf("%d connections may be streams, want half of them", httpserver.MaxStreams)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(buffer)
 		var entered atomic.Int32
@@ -135,7 +139,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 			entered.Add(1)
 			<-release
 		}), "")
-		for range httpserver.MaxConnections + 1 {
+		for range connections + 1 {
 			go func() {
 				conn, err := l.Dial()
 				if err != nil {
@@ -149,13 +153,13 @@ func TestConnectionsAreLimited(t *testing.T) {
 			// One after the other: many timers of a bubble at once crash the race detector of Go 1.26.
 			synctest.Wait()
 		}
-		if n := entered.Load(); n != httpserver.MaxConnections {
-			t.Errorf("%d connections are served, want %d", n, httpserver.MaxConnections)
+		if n := entered.Load(); n != connections {
+			t.Errorf("%d connections are served, want %d", n, connections)
 		}
-		for range httpserver.MaxConnections + 1 { // nor may they end at once
+		for range connections + 1 { // nor may they end at once
 			release <- struct{}{}
 			synctest.Wait()
-			if n := entered.Load(); n != httpserver.MaxConnections+1 {
+			if n := entered.Load(); n != connections+1 {
 				t.Errorf("%d connections are served after one has ended, want one more", n)
 			}
 		}

@@ -36,11 +36,11 @@ test('the banner names the first trouble, and what to do', () => {
 	assert.deepEqual(show([], false, 'ok'), ['loading', 'loading', '', '', true, 'Do: ', 'n7‹U+202E› · pleg-pipeline']);
 	assert.deepEqual(show([], true, 'ok'), ['ok', 'all is well', '', '', true, 'Do: ', 'n7‹U+202E› · pleg-pipeline']);
 	assert.deepEqual(texts(byId, 'node', 'runtime'), ['n7‹U+202E›', 'crio 1']);
-	const others = ['b', 'c', 'd', 'e', 'f'].map((name, i) => finding(name, { detail: `: ${i}` }));
+	const others = ['b', 'c', 'd', 'e\u202e', 'f'].map((name, i) => finding(name, { detail: `: ${i}` }));
 	assert.deepEqual(show([finding('a', { attempts: 2, detail: ': reason', rest: '; more', advice: 'restart it' }), ...others], true), [
 		'problem', 'a hangs', ' since 11:58 (90s, 2 attempts)', ': reason; more', false, 'Do: restart it', '● n7‹U+202E› · pleg-pipeline',
 	]);
-	assert.deepEqual(outline(byId('findings')), ['li b hangs since 11:58 (90s): 0', 'li c hangs since 11:58 (90s): 1', 'li d hangs since 11:58 (90s): 2', 'li e hangs since 11:58 (90s): 3']);
+	assert.deepEqual(outline(byId('findings')), ['li b hangs since 11:58 (90s): 0', 'li c hangs since 11:58 (90s): 1', 'li d hangs since 11:58 (90s): 2', 'li e‹U+202E› hangs since 11:58 (90s): 3']);
 	assert.deepEqual(show([{ summary: 'lists fail', detail: 'x'.repeat(401), advice: 'y'.repeat(597) }, { summary: 'and this' }], false, 'warning'), [
 		'warning', 'lists fail', '', 'x'.repeat(200) + '…' + 'x'.repeat(200), false, 'Do: ' + 'y'.repeat(296) + '…' + 'y'.repeat(300), '● n7‹U+202E› · pleg-pipeline',
 	]);
@@ -234,6 +234,7 @@ test('the last hour', () => {
 	const shown = () => figures.map(figure => figure.querySelector('b').textContent);
 	const bars = () => figures.map(figure => figure.querySelector('canvas').drawn.slice(1));
 	assert.deepEqual(shown(), ['25s', '3', '1,230']);
+	assert.deepEqual(figures.map(figure => figure.querySelector('figcaption').textContent), ['longest list, or wait for one, in the last hour 25s', 'most hung pods 3', 'events 1,230']);
 	const base = 'fillRect 0 25 360 1 line';
 	assert.deepEqual(bars(), [
 		[base, 'fillRect 180 24 59.6 1 info', 'fillRect 240 15 59.6 10 info', 'fillRect 300 0 59.6 25 bad'],
@@ -270,12 +271,18 @@ test('the stages show figures, and rates since the answer before', () => {
 		listAge: '3.0s ago', listDuration: '0.3s', listErrors: '1', listRate: '–/s', stream: '–/s', pods: '–', queue: '1,200', quarantined: '0', inspectionRate: '–/s',
 		inFlight: '2/8', inspectionDuration: '–', inspectionErrors: '4', eventRate: '–/s', subscribers: '3', missed: '6',
 	});
+	assert.deepEqual(byId('pipeline').querySelectorAll('dl').map(list => outline(list).join(', ')), [
+		'dt last list, dd 3.0s ago, dt took, dd 0.3s, dt failed, dd 1, dt hinter: CRI events, dd –/s', 'dt pods, dd –, dt wait for an inspector, dd 1,200, dt quarantined, dd 0',
+		'dt in flight, dd 2/8, dt took, dd –, dt failed, dd 4', 'dt events, dd –/s, dt subscribers, dd 3, dt missed, dd 6',
+	]);
 	const later = figures(ago(-2), {
 		lister: { lastList: ago(3), lastSeconds: 2, runningSeconds: 3.1, errors: 2, lists: 16, failures: 1, late: true }, hinter: { stream: 'up', criEvents: 101 },
 		differ: { queue: 7, quarantined: 2 }, inspector: { slots: '8/8', hung: 1, inspections: 70, inspectionSeconds: 9, errors: 5 },
 		dispatcher: { events: 2999, subscribers: 4, missed: 8 },
 	});
 	stages.update(later, 1234);
+	assert.deepEqual(byId('pipeline').querySelectorAll('summary span').map(span => span.textContent), ['lister 2.5/s 3.1s so far', 'differ 1,234 pods', 'inspector 8/8', 'dispatcher 1,000/s']);
+	assert.deepEqual(byId('stages').querySelectorAll('.arrow').map(arrow => arrow.textContent), ['2.5/s', '10/s', '']);
 	assert.deepEqual(shown(), {
 		listAge: '5.0s ago!', listDuration: '3.1s so far!', listErrors: '2!', listRate: '2.5/s', stream: '0.5/s', pods: '1,234', queue: '7', quarantined: '2!', inspectionRate: '10/s',
 		inFlight: '8/8!', inspectionDuration: '0.2s', inspectionErrors: '5!', eventRate: '1,000/s', subscribers: '4', missed: '8',
@@ -362,9 +369,10 @@ test('the timeline', () => {
 	resized();
 	lanes.draw(store, pods, now);
 	assert.equal(canvas.height, 200); // no room: not drawn
-	byId('grid').clientHeight = 120;
+	byId('grid').clientHeight = 140;
 	darken();
 	lanes.draw(store, pods, now);
+	assert.equal(canvas.height, 240);
 	assert.equal(canvas.drawn.at(-1), 'stroke dark-faint 1.5');
 });
 
@@ -572,11 +580,10 @@ test('the whole page', async t => {
 	assert.equal(await drawings(100), 1, 'the lanes do not follow the table');
 	byId('grid').scrollTop = 0;
 	fire(byId('grid'), 'scroll');
-	const [lane] = byId('rows').querySelectorAll('.lane');
+	const [, lane] = byId('rows').querySelectorAll('.lane');
 	lane.rect = { left: 0 };
-	fire(lane, 'pointermove', { clientX: 240 });
-	assert.equal(lane.title, '');
-	fire(byId('rows').querySelectorAll('.lane')[1], 'pointermove', { clientX: 0 });
+	const tooltips = Array.from({ length: 240 }, (_, x) => fire(lane, 'pointermove', { clientX: x }) && lane.title);
+	assert.match(tooltips.filter(Boolean).join(), /^\d\d:\d\d:\d\d shop\/web app died, 137,.*\d shop\/web c1 died, 137$/);
 	for (let n = 0; n < 101; n++) {
 		send(event(`p${n}`, { replayed: true }));
 	}
