@@ -70,6 +70,7 @@ func TestEventsRefusals(t *testing.T) {
 	for _, test := range []struct{ query, id, want string }{
 		{"?namspace=shop", "", `unknown parameter "namspace": want bookmarks, name, namespace, network, pod, replay, sandboxes, selector, since, type, words`},
 		{"?replay=maybe", "", `replay: "maybe" is neither true nor false`},
+		{"?bookmarks=perhaps&replay=maybe", "", `replay: "maybe" is neither true nor false`},
 		{"?selector=((", "", `is not a label selector`},
 		{"?selector=" + strings.Repeat("!a,", 64) + "!a", "", "65 requirements, the limit is 64"},
 		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},
@@ -316,10 +317,10 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 
 // Each parameter sets its option.
 func TestParametersOfEvents(t *testing.T) {
-	r := httptest.NewRequest("GET", "/events?name=n&replay&bookmarks&namespace=shop&namespace=bank&pod=a,b&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
+	r := httptest.NewRequest("GET", "/events?name="+strings.Repeat("n", 100)+"&replay&bookmarks&namespace=shop&namespace=bank&pod=a,,b,&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
 	got, words, err := httpserver.SubscribeOptions(r)
 	want := pleg.SubscribeOptions{
-		Name: "n", Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
+		Name: strings.Repeat("n", 100), Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
 		Filter: pleg.Filter{
 			Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"a", "b"},
 			Selector: "app=web", OmitSandboxes: true, NetworkEvents: true,

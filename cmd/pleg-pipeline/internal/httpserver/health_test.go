@@ -164,7 +164,7 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		runtime.Set("shop/a", "c=running")
 		runtime.Set("shop/b", "c=running")
 		runtime.SetInspectFault(plegtest.Hang)
-		time.Sleep(2 * pipeline.DefaultRelistThreshold)
+		time.Sleep(2*pipeline.DefaultRelistThreshold + 37*time.Millisecond)
 		expectReady(t, open, 503, "these pods wait: shop/")
 		expectReady(t, closed, 503, "[-]pleg failed: the last successful list began 500ms ago, 2 pods wait for an inspection\n")
 		runtime.SetListFault(plegtest.Fail(errors.New("secret")))

@@ -67,7 +67,7 @@ func TestOptionsAct(t *testing.T) {
 			if log.Count("cannot export events") == 0 { // again if the number of records differs
 				t.Errorf("the log is %q", log.String())
 			}
-			log.RequireLines(t, 1, "exporting again")
+			log.RequireLines(t, 1, `level=INFO msg="exporting again" stage=otlp`)
 		}},
 		"Registerer": {func(o *otlp.ExporterOptions) { o.Registerer = kit.Kept{Registerer: registry} }, func(t *testing.T) { kit.RequireMetric(t, registry, 2, "pleg_otlp_retries_total") }},
 	}

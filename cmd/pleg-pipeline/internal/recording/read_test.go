@@ -169,6 +169,14 @@ func TestRecordingBeginsWithItsFirstLine(t *testing.T) {
 	}
 }
 
+// A recording lasts until its last call has ended, in whatever order the calls are.
+func TestRecordingLastsUntilTheLastCall(t *testing.T) {
+	r, err := recording.Read(t.Context(), strings.NewReader(header+strings.Replace(list, "1ms", "9s", 1)+strings.Replace(list, "0s", "3s", 1)+end))
+	if err != nil || r.Length != 9*time.Second || r.Cut != "" {
+		t.Errorf("it has %+v, %v, want 9s", r, err)
+	}
+}
+
 // TestReadOfCutRecording cuts a recording off everywhere, plain and compressed: all whole lines are
 // used.
 func TestReadOfCutRecording(t *testing.T) {
