@@ -66,6 +66,7 @@ test('an event is a mark, a row of the feed, and a reason to fetch its pod', () 
 	const pod = store.pods.get('a');
 	assert.deepEqual([pod.title, pod.last.what, pod.lastAt, [...store.dirty], store.events, store.feed.length], ['shop/a', 'died', now - 1000, ['a'], 2, 2]);
 	assert.deepEqual(pod.marks.map(mark => `${mark.text} ${mark.severity} ${mark.container} ${mark.sandbox ?? false}`), ['started bad app false', 'died, 137 bad app false', 'removed, 137 bad app true']);
+	assert.equal(names(store), ''); // not before it is fetched
 	store.addEvent(event('a', { podName: '', podNamespace: '' }));
 	assert.equal(pod.title, 'shop/a');
 	store.addEvent(event('b', { sandbox: true, what: 'started' }));
@@ -75,6 +76,13 @@ test('an event is a mark, a row of the feed, and a reason to fetch its pod', () 
 		store.addEvent(event('a', { what: n }));
 	}
 	assert.deepEqual([store.feed.length, store.feed.at(-1).what, pod.marks.length, pod.marks.at(-1).text], [200, 249, 120, '249, 137']);
+});
+
+test('a pod of the history that no answer has is gone', () => {
+	const store = new Store();
+	store.addEvent(event('a', { replayed: true }));
+	store.applyPods({ states, pods: [] }, null, now);
+	assert.deepEqual(store.visible().map(pod => `${pod.uid} ${pod.state}`), ['a gone']);
 });
 
 test('a Gap forgets the pods until all are known again', () => {
