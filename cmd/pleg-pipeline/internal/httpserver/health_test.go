@@ -100,6 +100,14 @@ func TestHealthIsPrintable(t *testing.T) {
 		if _, text := ask(t, httpserver.Handler(o), "GET", "/readyz"); strings.Contains(text, "\x1b") || strings.Count(text, "?[2J\n") != 3 {
 			t.Errorf("/readyz = %q, want three lines with the text, without its escape", text)
 		}
+		runtime.SetListFault(nil)
+		runtime.Set("shop/\u202e", "c=running /s=running")
+		time.Sleep(time.Minute)
+		for _, url := range []string{"/pods", "/pods/shop/\u202e"} {
+			if _, text := ask(t, httpserver.Handler(o), "GET", url); strings.Contains(text, "\u202e") || !strings.Contains(text, `"uid":"shop/\u202e"`) {
+				t.Errorf("%q = %q, want the name without its effect", url, text)
+			}
+		}
 	})
 }
 
@@ -183,6 +191,8 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		if _, text := ask(t, closed, "GET", "/readyz?verbose"); strings.Contains(text, "secret") || !strings.Contains(text, "PROBLEM: runtime fails since") {
 			t.Errorf("/readyz says %q", text)
 		}
+		time.Sleep(4 * time.Minute)
+		expectReady(t, closed, 503, "s ago, 0 pods wait for an inspection\n")
 	})
 }
 
@@ -212,8 +222,9 @@ func TestReadyNamesBacklog(t *testing.T) {
 		runtime.Set("shop/newest", "c=running /s=running")
 		time.Sleep(20 * time.Second)
 		expectReady(t, open, 200, "[+]inspections ok\n")
+		runtime.Set("shop/latest", "c=running /s=running") // not for long yet
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 503, "[-]inspections failed: 11 of 11 pods wait for an inspection; ")
+		expectReady(t, open, 503, "[-]inspections failed: 11 of 12 pods wait for an inspection; ")
 		expectReady(t, open, 503, "at most 10 may wait for more than 30s\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(2 * time.Minute)

@@ -2,6 +2,7 @@ package recording_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,6 +31,9 @@ func TestIncidents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "incidents")
+		if _, err := recording.NewIncidents(filepath.Join(dir, "below"), "test"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("without the parent of the folder: %v, want that it is missing", err)
+		}
 		incidents, err := recording.NewIncidents(dir, "test")
 		kit.Must(t, err)
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
