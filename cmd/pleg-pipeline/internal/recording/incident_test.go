@@ -100,6 +100,29 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 	})
 }
 
+// A problem that ended before its file could be written has no file, also if it comes back soon.
+func TestNoIncidentAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		incidents, err := recording.NewIncidents(dir, "test")
+		kit.Must(t, err)
+		kit.Must(t, os.MkdirAll(filepath.Join(dir, ".incident.jsonl.gz", "full"), 0o700))
+		runtime, log, stop := watchIncidents(t, incidents)
+		for range 2 {
+			time.Sleep(61 * time.Second)
+			end := hang(t, runtime)
+			time.Sleep(20 * time.Second)
+			end()
+			_ = os.RemoveAll(filepath.Join(dir, ".incident.jsonl.gz"))
+		}
+		stop()
+		if files, _ := os.ReadDir(dir); len(files) > 0 || log.Count("cannot record") != 1 {
+			t.Errorf("the files are %v, want none after an error; the log is\n%s", files, log)
+		}
+	})
+}
+
 // A file begins with lists, so there is none if the runtime has never listed its pods.
 func TestNoIncidentBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
