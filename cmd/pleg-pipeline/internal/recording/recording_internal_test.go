@@ -169,10 +169,11 @@ func TestIncidentHasTheCallsInFlight(t *testing.T) {
 	t.Parallel()
 	incidents, err := NewIncidents(t.TempDir(), "test")
 	kit.Must(t, err)
+	incidents.began = time.Now().Add(-90 * time.Second)
 	incidents.start(containerStatus, &cri.ContainerStatusRequest{ContainerId: "c"})
 	var file bytes.Buffer
 	kit.Must(t, incidents.save(&file))
-	if text := file.String(); !strings.Contains(text, `"method":"ContainerStatus"`) || !strings.Contains(text, `"pending":true`) {
+	if text := file.String(); !strings.Contains(text, `"method":"ContainerStatus"`) || !strings.Contains(text, `"pending":true`) || !regexp.MustCompile(`\n\{"at":"1m3[\d.]+s","end":true\}\n$`).MatchString(text) {
 		t.Errorf("the file is %s", text)
 	}
 }
