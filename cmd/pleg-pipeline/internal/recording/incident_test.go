@@ -238,6 +238,10 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		r, err := recording.Open(t.Context(), files[1])
 		kit.Must(t, err)
 		server := recording.NewServer(r)
+		early := pleg.Report{}
+		if server.Report(&early); len(nodestate.Of(early.Details).Stuck) > 0 {
+			t.Errorf("the replay begins with %+v, want no problem yet", early)
+		}
 		again, _ := serving(t, server.Serve)
 		client = connect(t, again)
 		pipe = kit.New(t, pipeline.Options{Runtime: client})
