@@ -255,6 +255,51 @@ func TestListOfAPodIsWhole(t *testing.T) {
 	}
 }
 
+// Two lists are of one round if the second began before the first had ended. A round whose lists are as before is left out.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	x, y := &cri.ListPodSandboxResponse{}, &cri.ListContainersResponse{}
+	list := func(method string, at, took time.Duration, c call) *call {
+		c.method, c.at, c.took = method, at, took
+		return &c
+	}
+	const s, c = listSandboxes, listContainers
+	for name, tt := range map[string]struct {
+		calls []*call
+		want  string
+	}{
+		"at once":            {[]*call{list(s, 0, 5, call{reply: x}), list(c, 0, 7, call{reply: y})}, "0: 0 0;"},
+		"at the end":         {[]*call{list(s, 0, 5, call{reply: x}), list(c, 5, 7, call{reply: y})}, "0: 0 5;"},
+		"after the end":      {[]*call{list(s, 0, 5, call{reply: x}), list(c, 6, 7, call{reply: y})}, "0: 0 -1; 6: 0 6;"},
+		"twice of a kind":    {[]*call{list(s, 0, 9, call{reply: x}), list(s, 3, 7, call{reply: &cri.ListPodSandboxResponse{}})}, "0: 0 -1; 3: 3 -1;"},
+		"the same":           {[]*call{list(s, 0, 5, call{reply: x}), list(s, 9, 5, call{reply: x})}, "0: 0 -1;"},
+		"the same error":     {[]*call{list(s, 0, 5, call{err: errors.New("e")}), list(s, 9, 5, call{err: errors.New("e")})}, "0: 0 -1;"},
+		"another error":      {[]*call{list(s, 0, 5, call{err: errors.New("e")}), list(s, 9, 5, call{err: errors.New("f")})}, "0: 0 -1; 9: 9 -1;"},
+		"an error, then not": {[]*call{list(s, 0, 5, call{err: errors.New("e")}), list(s, 9, 5, call{})}, "0: 0 -1; 9: 9 -1;"},
+		"an error later":     {[]*call{list(s, 0, 5, call{}), list(s, 9, 5, call{err: errors.New("e")})}, "0: 0 -1; 9: 9 -1;"},
+		"a hang":             {[]*call{list(s, 0, 5, call{}), list(s, 9, 5, call{pending: true})}, "0: 0 -1; 9: 9 -1;"},
+		"after a hang":       {[]*call{list(s, 0, 5, call{pending: true}), list(s, 9, 5, call{})}, "0: 0 -1; 9: 9 -1;"},
+	} {
+		answers, got := make(map[string][]*call), ""
+		for _, c := range tt.calls {
+			answers[c.method] = append(answers[c.method], c)
+		}
+		for _, r := range newRounds(answers) {
+			got += fmt.Sprintf(" %d:", r.at)
+			for _, c := range r.lists {
+				if c == nil {
+					c = &call{at: -1}
+				}
+				got += fmt.Sprintf(" %d", c.at)
+			}
+			got += ";"
+		}
+		if got != " "+tt.want {
+			t.Errorf("%s: got%s, want %s", name, got, tt.want)
+		}
+	}
+}
+
 // The lists of sandboxes and of containers that a client asks for are of one round, also if the next is due.
 func TestListsOfOneRound(t *testing.T) {
 	t.Parallel()
