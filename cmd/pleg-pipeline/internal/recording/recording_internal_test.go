@@ -475,6 +475,22 @@ func TestEarlyClient(t *testing.T) {
 	})
 }
 
+// A status that came with its sandbox is an answer of that time.
+func TestCarriedStatusHasItsTime(t *testing.T) {
+	t.Parallel()
+	r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
+{"at":"0s","method":"Version","answer":{}}
+{"at":"7s","took":"2s","method":"PodSandboxStatus","request":{"podSandboxId":"s"},"answer":{"containersStatuses":[{"id":"c"},{"id":"d"}]}}
+`))
+	kit.Must(t, err)
+	for _, id := range []string{"c", "d"} {
+		all := r.answers[question(containerStatus, &cri.ContainerStatusRequest{ContainerId: id})]
+		if len(all) != 1 || all[0].at != 7*time.Second || all[0].took != 0 || all[0].reply.(*cri.ContainerStatusResponse).GetStatus().GetId() != id {
+			t.Errorf("the answers about %s are %+v, want one after 7s", id, all)
+		}
+	}
+}
+
 // TestListsOfOnePodAreInLists contains the list of a pod that was removed since the full list:
 // later lists do not contain it.
 func TestListsOfOnePodAreInLists(t *testing.T) {
