@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -290,12 +291,21 @@ func TestShutdownIsBounded(t *testing.T) {
 			kit.Fill(f.Runtime, pods, "c=exited")
 			kit.Relist(1)
 		}
-		silent, err := f.dial(t.Context())
-		kit.Must(t, err)
-		defer silent.Close()
+		var silent [3]net.Conn
+		for i := range silent {
+			conn, err := f.dial(t.Context())
+			kit.Must(t, err)
+			defer conn.Close()
+			silent[i] = conn
+		}
 		synctest.Wait()
 		begin := time.Now()
 		_ = f.stopServer()
+		for _, conn := range silent { // before its handshake
+			if _, err := io.Copy(io.Discard, conn); err != nil {
+				t.Errorf("a connection ended with %v", err)
+			}
+		}
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("it took %v, want at most a second", took)
 		}

@@ -68,8 +68,9 @@ func TestEventsReplayAndResume(t *testing.T) {
 func TestEventsRefusals(t *testing.T) {
 	url := "http://" + servePipe(t, plegtest.New(), "")
 	for _, test := range []struct{ query, id, want string }{
-		{"?namspace=shop", "", `unknown parameter "namspace": want bookmarks, name, namespace`},
+		{"?namspace=shop", "", `unknown parameter "namspace": want bookmarks, name, namespace, network, pod, replay, sandboxes, selector, since, type, words`},
 		{"?replay=maybe", "", `replay: "maybe" is neither true nor false`},
+		{"?bookmarks=perhaps&replay=maybe", "", `replay: "maybe" is neither true nor false`},
 		{"?selector=((", "", `is not a label selector`},
 		{"?selector=" + strings.Repeat("!a,", 64) + "!a", "", "65 requirements, the limit is 64"},
 		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},
@@ -97,8 +98,8 @@ func TestEventsBoundsStreams(t *testing.T) {
 	first := fetch(t, url+"/events?replay")
 	fetch(t, url+"/events?replay")
 	answer := fetch(t, url+"/events")
-	if text := body(t, answer); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" ||
-		!strings.Contains(text, "too many event streams: 2 at a time") {
+	if text := body(t, answer); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "10" ||
+		text != "too many event streams: 2 at a time\n" {
 		t.Errorf("the third stream = %d %q, want 503 and why", answer.StatusCode, text)
 	}
 	_ = first.Body.Close()
@@ -117,8 +118,9 @@ func TestStreamsByDefault(t *testing.T) {
 			go h.ServeHTTP(deadlines{httptest.NewRecorder()}, httptest.NewRequestWithContext(ctx, "GET", "/events", nil))
 		}
 		synctest.Wait()
-		if code, text := ask(t, h, "GET", "/events"); code != http.StatusServiceUnavailable || text != "too many event streams: 64 at a time\n" {
-			t.Errorf("the next stream = %d %q, want 503", code, text)
+		began := time.Now()
+		if code, text := ask(t, h, "GET", "/events"); code != http.StatusServiceUnavailable || text != "too many event streams: 64 at a time\n" || time.Since(began) > 0 {
+			t.Errorf("the next stream = %d %q after %v, want 503 at once", code, text, time.Since(began))
 		}
 		cancel()
 	})
@@ -210,8 +212,8 @@ func TestEventsEndWithPipeline(t *testing.T) {
 	if text := body(t, answer); !strings.HasPrefix(text, "retry: 1000\n\n") {
 		t.Errorf("stream = %q, want it to begin with the time to reconnect, and end", text)
 	}
-	if answer := fetch(t, url+"/events"); answer.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("after the end = %d, want 503", answer.StatusCode)
+	if answer := fetch(t, url+"/events"); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "10" {
+		t.Errorf("after the end = %d %v, want 503", answer.StatusCode, answer.Header)
 	}
 }
 
@@ -232,12 +234,12 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 		reads         bool
 		least, within time.Duration
 	}{
-		{"sends nothing", "", true, 0, 11 * time.Second},
-		{"sends half a request", "GET /livez HT", true, 0, 11 * time.Second},
-		{"does not end its header", "GET /livez HTTP/1.1\r\nHost: x\r\n", true, 0, 11 * time.Second},
-		{"sends a body slowly", "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", true, 0, 11 * time.Second},
-		{"does not read a stream", "GET /events?replay HTTP/1.1\r\nHost: x\r\n\r\n", false, 0, 31 * time.Second},
-		{"does not read an answer", "GET /pods HTTP/1.1\r\nHost: x\r\n\r\n", false, 0, 41 * time.Second},
+		{"sends nothing", "", true, 10 * time.Second, 11 * time.Second},
+		{"sends half a request", "GET /livez HT", true, 10 * time.Second, 11 * time.Second},
+		{"does not end its header", "GET /livez HTTP/1.1\r\nHost: x\r\n", true, 10 * time.Second, 11 * time.Second},
+		{"sends a body slowly", "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", true, 10 * time.Second, 11 * time.Second},
+		{"does not read a stream", "GET /events?replay HTTP/1.1\r\nHost: x\r\n\r\n", false, 29 * time.Second, 31 * time.Second},
+		{"does not read an answer", "GET /pods HTTP/1.1\r\nHost: x\r\n\r\n", false, 29 * time.Second, 41 * time.Second},
 		{"sends no second request", "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", true, 2 * time.Minute, 121 * time.Second},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
@@ -249,7 +251,11 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !test.reads {
-				time.Sleep(test.within)
+				time.Sleep(test.least)
+				if _, err := io.WriteString(client, "x"); err != nil {
+					t.Errorf("after %v: %v, want that the connection is open", test.least, err)
+				}
+				time.Sleep(test.within - test.least)
 				synctest.Wait()
 			}
 			if _, err := io.Copy(io.Discard, client); err != nil {
@@ -311,10 +317,10 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 
 // Each parameter sets its option.
 func TestParametersOfEvents(t *testing.T) {
-	r := httptest.NewRequest("GET", "/events?name=n&replay&bookmarks&namespace=shop&namespace=bank&pod=a,b&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
+	r := httptest.NewRequest("GET", "/events?name="+strings.Repeat("n", 100)+"&replay&bookmarks&namespace=shop&namespace=bank&pod=a,,b,&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
 	got, words, err := httpserver.SubscribeOptions(r)
 	want := pleg.SubscribeOptions{
-		Name: "n", Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
+		Name: strings.Repeat("n", 100), Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
 		Filter: pleg.Filter{
 			Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"a", "b"},
 			Selector: "app=web", OmitSandboxes: true, NetworkEvents: true,

@@ -3,11 +3,10 @@ package httpserver
 // CompleteAddress completes an address to listen on.
 var CompleteAddress = completeAddress
 
-// Limits of connections, of the rate of requests, and of pods that wait.
+// Limits of the rate of requests, and of pods that wait.
 const (
-	MaxBacklog     = maxBacklog
-	MaxConnections = maxConnections
-	MaxRate        = maxRate
+	MaxBacklog = maxBacklog
+	MaxRate    = maxRate
 )
 
 // LimitRate is the handler that limits the rate of requests.

@@ -1,8 +1,10 @@
 package httpserver_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -195,14 +197,15 @@ func TestServeFinishesAnswers(t *testing.T) {
 
 // TestServeReportsErrors: a listener that is closed, and a file that is gone since its check.
 func TestServeReportsErrors(t *testing.T) {
-	for _, webConfig := range []string{"", "/nonexistent/web.yaml"} {
+	for webConfig, want := range map[string]string{"": "use of closed network connection", "/nonexistent/web.yaml": "open /nonexistent/web.yaml: no such file or directory"} {
 		listener, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
 		kit.Must(t, err)
 		if webConfig == "" {
 			_ = listener.Close()
 		}
-		if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), webConfig, slog.New(slog.DiscardHandler)); err == nil {
-			t.Errorf("Serve(%q) = nil, want an error", webConfig)
+		if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), webConfig, slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.HasPrefix(err.Error(), "serve http on "+listener.Addr().String()+": ") || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("Serve(%q) = %v, want an error that ends with %s", webConfig, err, want)
 		}
 		if listener.Close() == nil {
 			t.Errorf("Serve(%q) has left the listener open", webConfig)
@@ -210,7 +213,28 @@ func TestServeReportsErrors(t *testing.T) {
 	}
 }
 
+// What clients do wrong is not worth a line of the log, except for debugging.
+func TestErrorsOfClientsAreDebugging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := bufconn.Listen(1 << 10)
+		stop := kit.Run(t, func(ctx context.Context) error {
+			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			return httpserver.Serve(ctx, l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("broken") }), "", logger)
+		})
+		client := dial(t, l)
+		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		kit.Must(t, err)
+		_, _ = io.ReadAll(client)
+		kit.Must(t, stop())
+		if text := log.String(); !strings.Contains(text, "level=DEBUG") || !strings.Contains(text, "broken") {
+			t.Errorf("the log is %q", text)
+		}
+	})
+}
+
 func TestAddresses(t *testing.T) {
+	const noAddress, noPort = "%q is not an address: want PORT, :PORT or HOST:PORT", "%q is not a port: want 0 to 65535"
 	for _, test := range []struct{ in, want, err string }{
 		{"9090", "127.0.0.1:9090", ""},
 		{":9090", "127.0.0.1:9090", ""},
@@ -218,18 +242,26 @@ func TestAddresses(t *testing.T) {
 		{"localhost:9090", "localhost:9090", ""},
 		{"0.0.0.0:9090", "0.0.0.0:9090", ""},
 		{"[::]:9090", "[::]:9090", ""},
-		{"", "", "not a port"},
-		{":", "", "not a port"},
-		{"localhost", "", "not a port"},
-		{"localhost:http", "", "not a port"},
-		{"65536", "", "not a port"},
-		{"-1", "", "not a port"},
-		{"::1", "", "not an address"},
-		{"http://localhost:9090", "", "not an address"},
+		{"65535", "127.0.0.1:65535", ""},
+		{"", "", fmt.Sprintf(noPort, "")},
+		{":", "", fmt.Sprintf(noPort, "")},
+		{"localhost", "", fmt.Sprintf(noPort, "localhost")},
+		{"localhost:http", "", fmt.Sprintf(noPort, "http")},
+		{"65536", "", fmt.Sprintf(noPort, "65536")},
+		{"-1", "", fmt.Sprintf(noPort, "-1")},
+		{"::1", "", fmt.Sprintf(noAddress, "::1")},
+		{"http://localhost:9090", "", fmt.Sprintf(noAddress, "http://localhost:9090")},
 	} {
 		got, err := httpserver.CompleteAddress(test.in)
-		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if got != test.want || text != test.err {
 			t.Errorf("CompleteAddress(%q) = %q, %v, want %q and error %q", test.in, got, err, test.want, test.err)
+		}
+		if err := httpserver.CheckAddress(test.in); (err == nil) != (test.err == "") {
+			t.Errorf("CheckAddress(%q) = %v, want %q", test.in, err, test.err)
 		}
 	}
 }

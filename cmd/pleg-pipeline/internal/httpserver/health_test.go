@@ -100,6 +100,14 @@ func TestHealthIsPrintable(t *testing.T) {
 		if _, text := ask(t, httpserver.Handler(o), "GET", "/readyz"); strings.Contains(text, "\x1b") || strings.Count(text, "?[2J\n") != 3 {
 			t.Errorf("/readyz = %q, want three lines with the text, without its escape", text)
 		}
+		runtime.SetListFault(nil)
+		runtime.Set("shop/\u202e", "c=running /s=running")
+		time.Sleep(time.Minute)
+		for _, url := range []string{"/pods", "/pods/shop/\u202e"} {
+			if _, text := ask(t, httpserver.Handler(o), "GET", url); strings.Contains(text, "\u202e") || !strings.Contains(text, `"uid":"shop/\u202e"`) {
+				t.Errorf("%q = %q, want the name without its effect", url, text)
+			}
+		}
 	})
 }
 
@@ -132,7 +140,7 @@ func TestErrorsOfMetrics(t *testing.T) {
 		if code, text := ask(t, httpserver.Handler(o), "GET", "/metrics"); code != http.StatusOK || !strings.Contains(text, "temperature_celsius 0\n") {
 			t.Errorf("beside a broken collector: %d %q, want the other metrics", code, text)
 		}
-		if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "broken collector") {
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, " level=ERROR msg=\"cannot gather metrics\" err=\"broken collector\"\n") {
 			t.Errorf("the log has %q, want the error of gathering", text)
 		}
 	})
@@ -164,7 +172,7 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		runtime.Set("shop/a", "c=running")
 		runtime.Set("shop/b", "c=running")
 		runtime.SetInspectFault(plegtest.Hang)
-		time.Sleep(2 * pipeline.DefaultRelistThreshold)
+		time.Sleep(2*pipeline.DefaultRelistThreshold + 37*time.Millisecond)
 		expectReady(t, open, 503, "these pods wait: shop/")
 		expectReady(t, closed, 503, "[-]pleg failed: the last successful list began 500ms ago, 2 pods wait for an inspection\n")
 		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
@@ -183,6 +191,8 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		if _, text := ask(t, closed, "GET", "/readyz?verbose"); strings.Contains(text, "secret") || !strings.Contains(text, "PROBLEM: runtime fails since") {
 			t.Errorf("/readyz says %q", text)
 		}
+		time.Sleep(4 * time.Minute)
+		expectReady(t, closed, 503, "s ago, 0 pods wait for an inspection\n")
 	})
 }
 
@@ -212,8 +222,9 @@ func TestReadyNamesBacklog(t *testing.T) {
 		runtime.Set("shop/newest", "c=running /s=running")
 		time.Sleep(20 * time.Second)
 		expectReady(t, open, 200, "[+]inspections ok\n")
+		runtime.Set("shop/latest", "c=running /s=running") // not for long yet
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 503, "[-]inspections failed: 11 of 11 pods wait for an inspection; ")
+		expectReady(t, open, 503, "[-]inspections failed: 11 of 12 pods wait for an inspection; ")
 		expectReady(t, open, 503, "at most 10 may wait for more than 30s\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(2 * time.Minute)
@@ -269,8 +280,16 @@ func TestPods(t *testing.T) {
 				t.Errorf("%s = %d %q, want %d", path, code, text, want)
 			}
 		}
-		if _, text := ask(t, h, "GET", "/hour?pods"); text != "unknown parameter \"pods\": want none\n" {
-			t.Errorf("/hour?pods = %q", text)
+		for path, want := range map[string]string{
+			"/hour?pods": `unknown parameter "pods": want none`, "/stages?pods": `unknown parameter "pods": want none`,
+			"/pods?namspace=shop": `unknown parameter "namspace": want namespace, pod, selector`, "/pods/nosuch": "no pod with this UID is known",
+		} {
+			if _, text := ask(t, h, "GET", path); text != want+"\n" {
+				t.Errorf("%s = %q, want %q", path, text, want)
+			}
+		}
+		if header := get(t, h, "/pods/shop/a").Header; header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != "no-store" {
+			t.Errorf("/pods/shop/a has %v", header)
 		}
 	})
 }

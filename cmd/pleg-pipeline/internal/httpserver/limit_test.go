@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func TestRate(t *testing.T) {
 			asking.Go(func() {
 				if code, text := ask(t, h, "GET", "/"); code != http.StatusOK {
 					refused.Add(1)
-					if code != http.StatusServiceUnavailable || !strings.Contains(text, "20 a second") {
+					if code != http.StatusServiceUnavailable || text != "too many requests: 20 a second\n" {
 						t.Errorf("refused with %d %q", code, text)
 					}
 				}
@@ -73,6 +74,33 @@ func TestAnswersAtOnce(t *testing.T) {
 	})
 }
 
+// unread is the answer to a client that does not read.
+type unread struct {
+	*httptest.ResponseRecorder
+	until <-chan struct{}
+}
+
+// Write implements [http.ResponseWriter].
+func (u unread) Write(p []byte) (int, error) {
+	<-u.until
+	return u.ResponseRecorder.Write(p)
+}
+
+// TestFilesAtOnce: clients that take long to read get no more than 64 files of the page at once.
+func TestFilesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		h := httpserver.Handler(options(pipe))
+		for range 64 {
+			go h.ServeHTTP(unread{httptest.NewRecorder(), t.Context().Done()}, httptest.NewRequestWithContext(t.Context(), "GET", "/page/main.js", nil))
+		}
+		synctest.Wait()
+		if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || text != "too many requests: 64 at a time\n" {
+			t.Errorf("the next file = %d %q, want 503", code, text)
+		}
+	})
+}
+
 // TestRateOfPaths: the limit is on each path whose answer costs something; /livez always answers.
 func TestRateOfPaths(t *testing.T) {
 	for path, limited := range map[string]bool{"/metrics": true, "/readyz": true, "/pods": true, "/stages": true, "/hour": true, "/livez": false} {
@@ -99,6 +127,10 @@ func TestRateOfPaths(t *testing.T) {
 // TestConnectionsAreLimited sends a request on every connection. One more waits until another
 // ends.
 func TestConnectionsAreLimited(t *testing.T) {
+	const connections = 1024
+	if httpserver.MaxStreams != connections/2 {
+		t.Errorf("%d connections may be streams, want half of them", httpserver.MaxStreams)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(buffer)
 		var entered atomic.Int32
@@ -107,7 +139,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 			entered.Add(1)
 			<-release
 		}), "")
-		for range httpserver.MaxConnections + 1 {
+		for range connections + 1 {
 			go func() {
 				conn, err := l.Dial()
 				if err != nil {
@@ -121,13 +153,13 @@ func TestConnectionsAreLimited(t *testing.T) {
 			// One after the other: many timers of a bubble at once crash the race detector of Go 1.26.
 			synctest.Wait()
 		}
-		if n := entered.Load(); n != httpserver.MaxConnections {
-			t.Errorf("%d connections are served, want %d", n, httpserver.MaxConnections)
+		if n := entered.Load(); n != connections {
+			t.Errorf("%d connections are served, want %d", n, connections)
 		}
-		for range httpserver.MaxConnections + 1 { // nor may they end at once
+		for range connections + 1 { // nor may they end at once
 			release <- struct{}{}
 			synctest.Wait()
-			if n := entered.Load(); n != httpserver.MaxConnections+1 {
+			if n := entered.Load(); n != connections+1 {
 				t.Errorf("%d connections are served after one has ended, want one more", n)
 			}
 		}
@@ -137,8 +169,10 @@ func TestConnectionsAreLimited(t *testing.T) {
 // TestLargeHeader sends more than the server reads.
 func TestLargeHeader(t *testing.T) {
 	address := servePipe(t, plegtest.New(), "")
-	if answer := fetch(t, "http://"+address+"/livez", "Cookie", strings.Repeat("c", 32<<10)); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("32 KiB of headers = %d, want 431", answer.StatusCode)
+	for size, want := range map[int]int{15 << 10: http.StatusOK, 21 << 10: http.StatusRequestHeaderFieldsTooLarge, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		if answer := fetch(t, "http://"+address+"/livez", "Cookie", strings.Repeat("c", size)); answer.StatusCode != want {
+			t.Errorf("%d bytes of headers = %d, want %d", size, answer.StatusCode, want)
+		}
 	}
 }
 

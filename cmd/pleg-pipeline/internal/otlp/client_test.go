@@ -40,14 +40,14 @@ func TestEndpoints(t *testing.T) {
 		{overHTTP, "collector:80", "http //collector:80/v1/logs"},
 		{overHTTP, "https://collector", "http https://collector/v1/logs"},
 		{overGRPC, "collector:4318", "grpc //collector:4318"},
-		{"", "", "bad endpoint: want HOST:PORT"},
+		{"", "", "bad endpoint: want HOST:PORT or a URL of http or https, such as http://127.0.0.1:4317; headers belong into OTEL_EXPORTER_OTLP_HEADERS"},
 		{"", ":4317", "bad endpoint"},
 		{"", "collector:port", "bad endpoint"},
 		{"", "grpc://collector:4317", "bad endpoint"},
 		{"", "https://u:secret@collector:4317", "bad endpoint"},
 		{"", "https://collector/v1/logs?q", "bad endpoint"},
-		{"", "http://collector", "want a port and no path for gRPC, such as collector:4317"},
-		{overGRPC, "http://collector:4317/v1/logs", "want a port and no path for gRPC"},
+		{"", "http://collector", "bad endpoint: want a port and no path for gRPC, such as collector:4317"},
+		{overGRPC, "http://collector:4318/v1/logs", "bad endpoint: want a port and no path for gRPC, such as collector:4317"},
 		{"http/json", "http://collector", `OTEL_EXPORTER_OTLP_PROTOCOL is "http/json": want grpc or http/protobuf`},
 	} {
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", tc.protocol)

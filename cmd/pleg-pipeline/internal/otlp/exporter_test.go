@@ -2,10 +2,13 @@ package otlp_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +17,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	nodes "github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -151,8 +156,16 @@ func (n *node) randomPods(random *rand.Rand) {
 }
 
 func TestBadOptions(t *testing.T) {
-	if _, err := otlp.NewExporter(otlp.ExporterOptions{Client: new(receiver)}); err == nil || !strings.Contains(err.Error(), "ExporterOptions.Client and Source") {
-		t.Errorf("got %v, want an error about the missing option", err)
+	for _, o := range []otlp.ExporterOptions{{Client: new(receiver)}, {Source: new(script)}} {
+		if _, err := otlp.NewExporter(o); !errors.Is(err, pleg.ErrInvalidOption) || err.Error() != "new exporter: ExporterOptions.Client and Source must not be nil" {
+			t.Errorf("got %v, want an error about the missing option", err)
+		}
+	}
+	o := otlp.ExporterOptions{Client: new(receiver), Source: new(script), Registerer: prometheus.NewRegistry()}
+	_, err := otlp.NewExporter(o)
+	kit.Must(t, err)
+	if _, err := otlp.NewExporter(o); !errors.As(err, new(prometheus.AlreadyRegisteredError)) || !strings.HasPrefix(err.Error(), "new exporter: ") {
+		t.Errorf("a second exporter with the same metrics: %v, want that they are registered", err)
 	}
 }
 
@@ -161,6 +174,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	_, err := otlp.NewExporter(otlp.ExporterOptions{Client: new(receiver), Source: new(script), Registerer: registry})
 	kit.Must(t, err)
 	kit.CheckDocumented(t, registry, "../../../../docs/metrics.md", "pleg_otlp_")
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	kit.Golden(t, "testdata/metrics.golden", answer.Body.String())
 }
 
 // script is a source that sends the events of the next part with each call, and then waits.
@@ -169,8 +185,8 @@ type script struct {
 
 	mu    sync.Mutex
 	parts [][]pleg.Event
-	// after are the positions that were asked for.
-	after []pleg.Position
+	// asked are the subscriptions that were asked for.
+	asked []pleg.SubscribeOptions
 	// err ends the source after the last part.
 	err error
 	// pause is the time before each event, in which the earlier events are sent.
@@ -181,7 +197,7 @@ type script struct {
 func (s *script) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		s.mu.Lock()
-		s.after = append(s.after, o.After)
+		s.asked = append(s.asked, o)
 		var part []pleg.Event
 		if len(s.parts) > 0 {
 			part, s.parts = s.parts[0], s.parts[1:]
@@ -202,10 +218,10 @@ func (s *script) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[p
 	}
 }
 
-func (s *script) asked() []pleg.Position {
+func (s *script) subscriptions() []pleg.SubscribeOptions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.after)
+	return slices.Clone(s.asked)
 }
 
 func event(kind pleg.EventType, seq uint64) pleg.Event {
@@ -260,8 +276,13 @@ func TestExporterFollowsItsSource(t *testing.T) {
 			if got := r.names(); !slices.Equal(got, tc.want) {
 				t.Errorf("got  %v\nwant %v", got, tc.want)
 			}
-			if got := s.asked(); !slices.Equal(got, tc.after) {
-				t.Errorf("it resumed after %v, want %v", got, tc.after)
+			everything := pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}
+			var want []pleg.SubscribeOptions
+			for _, after := range tc.after {
+				want = append(want, pleg.SubscribeOptions{Name: "otlp", After: after, Bookmarks: true, Filter: everything})
+			}
+			if got := s.subscriptions(); !reflect.DeepEqual(got, want) {
+				t.Errorf("it asked for %+v, want %+v", got, want)
 			}
 			stop()
 		})
@@ -274,7 +295,7 @@ func TestErrorOfTheSource(t *testing.T) {
 		fails, registry := &script{err: errTestEnds}, prometheus.NewPedanticRegistry()
 		stop := new(receiver).export(t, registry, fails)
 		time.Sleep(time.Minute)
-		if got := len(fails.asked()); got < 4 {
+		if got := len(fails.subscriptions()); got < 4 {
 			t.Errorf("a source that fails was asked %d times in a minute, want it again and again", got)
 		}
 		stop()
@@ -296,4 +317,48 @@ func TestStatusOfRejections(t *testing.T) {
 			t.Errorf("the receiver accepted something %v after the beginning, %v", last.Sub(began), err)
 		}
 	})
+}
+
+// The receiver accepts one record after five seconds, and then none: what the status, the metrics and the log say.
+func TestErrorOfTheReceiver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault  answer
+		within time.Duration
+		err    string
+		counts map[string]float64
+	}{
+		"rejects":     {rejects, 0, "2 records are rejected: rpc error: code = InvalidArgument desc = no", map[string]float64{"rejected_requests": 1, "retries": 0}},
+		"unavailable": {unavailable, 0, "export 2 records: rpc error: code = Unavailable desc = no", map[string]float64{"rejected_requests": 0, "retries": 1}},
+		"hangs":       {answer{after: time.Hour}, time.Minute, "export 2 records: context deadline exceeded", map[string]float64{"rejected_requests": 0, "retries": 1}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			r, registry, log := new(receiver), prometheus.NewPedanticRegistry(), new(kit.Log)
+			r.set(func(request int) answer {
+				if request == 1 {
+					return answer{keep: true, after: 5 * time.Second}
+				}
+				return tc.fault
+			})
+			source := &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}}, pause: time.Second}
+			e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: source, Registerer: registry, Logger: log.Logger()})
+			kit.Must(t, err)
+			began := time.Now()
+			kit.Run(t, e.Run)
+			time.Sleep(6*time.Second + tc.within - time.Nanosecond)
+			if _, err := e.Status(); err != nil {
+				t.Errorf("after %v: %v, want no error yet", time.Since(began), err)
+			}
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			if last, err := e.Status(); !last.Equal(began.Add(6*time.Second)) || err == nil || err.Error() != tc.err {
+				t.Errorf("the receiver accepted something %v after the beginning, %v, want 6s and %s", last.Sub(began), err, tc.err)
+			}
+			log.RequireLines(t, 1, `level=WARN msg="cannot export events" stage=otlp err="`+tc.err+`" retryIn=`)
+			kit.RequireSum(t, registry, 6, "pleg_otlp_lag_seconds") // the events are as old as the exporter
+			kit.RequireMetric(t, registry, 1, "pleg_otlp_exported_records_total")
+			for name, want := range tc.counts {
+				kit.RequireMetric(t, registry, want, "pleg_otlp_"+name+"_total")
+			}
+		})
+	}
 }

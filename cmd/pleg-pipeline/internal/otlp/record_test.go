@@ -68,7 +68,7 @@ func TestRecordOfEachEvent(t *testing.T) {
 			`INFO pleg.pod.sync "Pod shop/web-0 was inspected again"` + pod,
 		},
 		"network": {
-			of(func(ev *pleg.Event) { ev.Type, ev.Sandbox = pleg.NetworkFailed, true }),
+			of(func(ev *pleg.Event) { ev.Type, ev.Sandbox, ev.ContainerName = pleg.NetworkFailed, true, "" }),
 			`WARN pleg.network.failed "Sandbox of pod shop/web-0 never had an address"` + pod + " container.id=c0ffee pleg.sandbox=true pleg.sandbox.attempt=2",
 		},
 		"gap": {

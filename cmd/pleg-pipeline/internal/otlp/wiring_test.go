@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	"go.opentelemetry.io/otel/sdk/resource"
 
@@ -21,10 +22,11 @@ import (
 type resources struct {
 	*receiver
 	last string
+	of   instrumentation.Scope
 }
 
 func (r *resources) Export(ctx context.Context, records []sdklog.Record) error {
-	r.last = records[0].Resource().Encoded(attribute.DefaultEncoder())
+	r.last, r.of = records[0].Resource().Encoded(attribute.DefaultEncoder()), records[0].InstrumentationScope()
 	return r.receiver.Export(ctx, records)
 }
 
@@ -39,6 +41,9 @@ func TestOptionsAct(t *testing.T) {
 		require func(*testing.T)
 	}
 	events := func(t *testing.T) {
+		if name, schema := got.of.Name, got.of.SchemaURL; name != "github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp" || schema != "https://opentelemetry.io/schemas/1.37.0" {
+			t.Errorf("the records are of %q with the schema %q", name, schema)
+		}
 		if len(got.got()) == 0 {
 			t.Error("the client has sent no event of the source")
 		}
@@ -62,7 +67,7 @@ func TestOptionsAct(t *testing.T) {
 			if log.Count("cannot export events") == 0 { // again if the number of records differs
 				t.Errorf("the log is %q", log.String())
 			}
-			log.RequireLines(t, 1, "exporting again")
+			log.RequireLines(t, 1, `level=INFO msg="exporting again" stage=otlp`)
 		}},
 		"Registerer": {func(o *otlp.ExporterOptions) { o.Registerer = kit.Kept{Registerer: registry} }, func(t *testing.T) { kit.RequireMetric(t, registry, 2, "pleg_otlp_retries_total") }},
 	}

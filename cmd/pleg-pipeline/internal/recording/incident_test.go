@@ -2,9 +2,11 @@ package recording_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,6 +31,9 @@ func TestIncidents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "incidents")
+		if _, err := recording.NewIncidents(filepath.Join(dir, "below"), "test"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("without the parent of the folder: %v, want that it is missing", err)
+		}
 		incidents, err := recording.NewIncidents(dir, "test")
 		kit.Must(t, err)
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -40,7 +45,7 @@ func TestIncidents(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "notes"))
 		writeFile(t, filepath.Join(dir, ".incident.jsonl.gz")) // of a process that was killed
 		runtime, log, stop := watchIncidents(t, incidents)
-		for n, quiet := range []time.Duration{3 * time.Minute, time.Minute, 6 * time.Minute, 20 * time.Minute} {
+		for n, quiet := range []time.Duration{3*time.Minute + time.Second, 4*time.Minute + 30*time.Second, 5*time.Minute + 30*time.Second, 20 * time.Minute} {
 			time.Sleep(quiet)
 			end := hang(t, runtime)
 			time.Sleep([]time.Duration{20 * time.Second, 20 * time.Second, 20 * time.Second, 20 * time.Minute}[n])
@@ -50,9 +55,21 @@ func TestIncidents(t *testing.T) {
 			}
 		}
 		stop()
-		log.RequireLines(t, 3, `msg="recorded the minutes before a problem" verdict="PROBLEM: `)
+		want := ""
+		for _, at := range [][2]string{{"02:03", "0003"}, {"02:13", "0013"}, {"02:34", "0034"}} {
+			want += lineOf("WARN", "recorded", dir, at[0], at[1], "")
+		}
+		if got := log.String(); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+			t.Errorf("the log is\n%s, want\n%s", got, want)
+		}
 		checkIncidents(t, dir)
 	})
+}
+
+// lineOf matches a line of the log about a pod that hangs: local times, and names of files in UTC.
+func lineOf(level, what, dir, since, file, more string) string {
+	return "time=\\S+ level=" + level + ` msg="` + what + ` the minutes before a problem" verdict="PROBLEM: shop/checkout-\S+ hangs since ` + since + `( in ContainerStatus of checkout)?" ` +
+		`file=` + regexp.QuoteMeta(dir) + "/incident-20000101T" + file + `\d\dZ\.jsonl\.gz` + regexp.QuoteMeta(more) + "\n"
 }
 
 // TestIncidentsRetryAFullDisk cannot write at first. There is no file until all of it is written.
@@ -65,17 +82,44 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 		blocked := filepath.Join(dir, ".incident.jsonl.gz", "full")
 		kit.Must(t, os.MkdirAll(blocked, 0o700))
 		runtime, log, stop := watchIncidents(t, incidents)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second)
 		hang(t, runtime)
 		for want, wait := range []time.Duration{50 * time.Second, 30 * time.Second} {
 			time.Sleep(wait)
 			if files, _ := filepath.Glob(filepath.Join(dir, "incident-*")); len(files) != want {
 				t.Errorf("%d files, want %d", len(files), want)
 			}
+			failed := lineOf("ERROR", "cannot record", dir, "02:01", "0001", ` err="remove `+dir+`/.incident.jsonl.gz: directory not empty" retryIn=1m0s`)
+			if got := log.String(); !regexp.MustCompile("^" + failed).MatchString(got) {
+				t.Errorf("the log is\n%s, want\n%s", got, failed)
+			}
 			log.RequireLines(t, 1, "cannot record")
 			_ = os.RemoveAll(filepath.Dir(blocked))
 		}
 		stop()
+	})
+}
+
+// A problem that ended before its file could be written has no file, also if it comes back soon.
+func TestNoIncidentAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		incidents, err := recording.NewIncidents(dir, "test")
+		kit.Must(t, err)
+		kit.Must(t, os.MkdirAll(filepath.Join(dir, ".incident.jsonl.gz", "full"), 0o700))
+		runtime, log, stop := watchIncidents(t, incidents)
+		for range 2 {
+			time.Sleep(61 * time.Second)
+			end := hang(t, runtime)
+			time.Sleep(20 * time.Second)
+			end()
+			_ = os.RemoveAll(filepath.Join(dir, ".incident.jsonl.gz"))
+		}
+		stop()
+		if files, _ := os.ReadDir(dir); len(files) > 0 || log.Count("cannot record") != 1 {
+			t.Errorf("the files are %v, want none after an error; the log is\n%s", files, log)
+		}
 	})
 }
 
@@ -139,11 +183,11 @@ func checkIncidents(t *testing.T, dir string) {
 	if len(files) != 9 || !strings.HasSuffix(files[0], "incident-19990101T000002Z.jsonl.gz") || !strings.HasSuffix(files[8], "notes") {
 		t.Fatalf("the files are %q, want the newest eight incidents and the file that is none", files)
 	}
-	for n, least := range []time.Duration{3 * time.Minute, 6 * time.Minute, 6 * time.Minute} {
+	for n, least := range []time.Duration{3 * time.Minute, 7*time.Minute + 50*time.Second, 7*time.Minute + 50*time.Second} {
 		path := files[5+n]
 		r, err := recording.Open(t.Context(), path)
 		kit.Must(t, err)
-		if r.Length < least || r.Length > 9*time.Minute || r.Cut != "" || !r.Header.Redacted || r.Header.Program != "test" || r.Runtime.GetRuntimeName() != "simruntime" {
+		if r.Length < least || r.Length > 8*time.Minute+time.Second || r.Cut != "" || !r.Header.Redacted || r.Header.Program != "test" || r.Runtime.GetRuntimeName() != "simruntime" {
 			t.Errorf("%s has %v (%s) of %v: %+v, want a whole one of at least %v", path, r.Length, r.Cut, r.Runtime, r.Header, least)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
@@ -194,6 +238,10 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		r, err := recording.Open(t.Context(), files[1])
 		kit.Must(t, err)
 		server := recording.NewServer(r)
+		early := pleg.Report{}
+		if server.Report(&early); len(nodestate.Of(early.Details).Stuck) > 0 {
+			t.Errorf("the replay begins with %+v, want no problem yet", early)
+		}
 		again, _ := serving(t, server.Serve)
 		client = connect(t, again)
 		pipe = kit.New(t, pipeline.Options{Runtime: client})

@@ -23,7 +23,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("", 2*60*60) // names of files are in UTC, and other texts are not
+	goleak.VerifyTestMain(m)
+}
 
 type memory struct{ bytes.Buffer }
 

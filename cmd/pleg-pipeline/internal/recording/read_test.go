@@ -30,34 +30,41 @@ func TestReadRefuses(t *testing.T) {
 		text string
 		want string
 	}{
-		"nothing":                    {"", "empty"},
-		"half a header":              {header[:40], "not a recording"},
-		"other text":                 {"hello\n", "not a recording"},
-		"other text without end":     {"hello", "not a recording"},
-		"other JSON":                 {"{}\n", "not a recording"},
-		"other compressed":           {"\x1f\x8b hello, hello, hello", "gzip"},
-		"a newer format":             {strings.Replace(header, `"version":3`, `"version":4,"began":7`, 1), "it has format 4, this program reads format 3"},
-		"an older format":            {strings.Replace(header, `"version":3`, `"version":1`, 1), "another version"},
-		"an invalid time":            {strings.Replace(header, `2026`, `MMXXVI`, 1), "line "},
-		"a line without JSON":        {header + "\x00\x00\n" + end, "line "},
-		"a damaged last line":        {header + list[:30] + "\n", "line "},
-		"a line after the end":       {header + end + list, "line "},
-		"an unknown method":          {header + "{}\n", `line 2: unknown method ""`},
-		"a negative time":            {header + strings.Replace(list, "0s", "-1s", 1), "line "},
-		"an unknown code":            {header + `{"at":"1s","method":"Version","error":{"code":"Broken"}}` + "\n", "line "},
-		"a list without items":       {header + `{"at":"1s","method":"ListContainers"}` + "\n", "line "},
-		"an item that was not there": {header + list + strings.Replace(list, `{"id":"a"}`, `0,1`, 1), "line "},
-		"a negative item":            {header + list + strings.Replace(list, `{"id":"a"}`, `-1`, 1), "line "},
-		"an item of another kind":    {header + strings.Replace(list, `{"id":"a"}`, `"a"`, 1), "line "},
-		"an invalid request":         {header + `{"at":"1s","method":"ContainerStatus","request":{"containerId":7},"answer":{}}` + "\n", "line "},
-		"a status without answer":    {header + `{"at":"1s","method":"ContainerStatus"}` + "\n", "line "},
+		"nothing":                    {"", "the recording is empty"},
+		"half a header":              {header[:40], "it is not a recording of pleg-pipeline"},
+		"other text":                 {"hello\n", "it is not a recording of pleg-pipeline"},
+		"other text without end":     {"hello", "it is not a recording of pleg-pipeline"},
+		"other JSON":                 {"{}\n", "it is not a recording of pleg-pipeline"},
+		"other compressed":           {"\x1f\x8b hello, hello, hello", "gzip: invalid header"},
+		"a newer format":             {strings.Replace(header, `"version":3`, `"version":4,"began":7`, 1), "it was made by another version of pleg-pipeline: it has format 4, this program reads format 3"},
+		"an older format":            {strings.Replace(header, `"version":3`, `"version":1`, 1), "it was made by another version of pleg-pipeline: it has format 1, this program reads format 3"},
+		"an invalid time":            {strings.Replace(header, `2026`, `MMXXVI`, 1), "line 1: parsing time …"},
+		"a line without JSON":        {header + "\x00\x00\n" + end, "line 2: invalid character …"},
+		"a damaged last line":        {header + list[:30] + "\n", "line 2: invalid character …"},
+		"a line after the end":       {header + end + list, "line 3: it is after the end"},
+		"an unknown method":          {header + `{"method":"Exec"}` + "\n", `line 2: unknown method "Exec"`},
+		"a negative time":            {header + strings.Replace(list, "0s", "-1s", 1), "line 2: negative time -1s"},
+		"an unknown code":            {header + `{"at":"1s","method":"Version","error":{"code":"Broken"}}` + "\n", `line 2: unknown code "Broken"`},
+		"a list without items":       {header + `{"at":"1s","method":"ListContainers"}` + "\n", "line 2: a list without items, same or an error"},
+		"the same as none":           {header + `{"at":"1s","method":"ListContainers","same":true}` + "\n", "line 2: a list without items, same or an error"},
+		"an item that was not there": {header + list + strings.Replace(list, `{"id":"a"}`, `0,1`, 1), "line 3: item 1 is not in the previous list"},
+		"a negative item":            {header + list + strings.Replace(list, `{"id":"a"}`, `-1`, 1), "line 3: item -1 is not in the previous list"},
+		"an item of another kind":    {header + strings.Replace(list, `{"id":"a"}`, `"a"`, 1), `line 2: item "a" is not in the previous list`},
+		"an invalid request":         {header + `{"at":"1s","method":"ContainerStatus","request":{"containerId":7},"answer":{}}` + "\n", "line 2: …"},
+		"a status without answer":    {header + `{"at":"1s","method":"ContainerStatus"}` + "\n", "line 2: no answer in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := recording.Read(t.Context(), strings.NewReader(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := recording.Read(t.Context(), strings.NewReader(test.text)); err == nil || !matches(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
 	}
+}
+
+// matches reports whether a text is as wanted, up to an ellipsis: what follows there is not of this program.
+func matches(text, want string) bool {
+	before, cut := strings.CutSuffix(want, "…")
+	return text == want || cut && strings.HasPrefix(text, before)
 }
 
 // repeated returns a reader of a recording with the same lines many times, without keeping
@@ -83,24 +90,25 @@ func TestReadIsBounded(t *testing.T) {
 	for i := range 1000 {
 		labels += fmt.Sprintf(`,"%d":""`, i)
 	}
-	if _, err := recording.Read(t.Context(), repeated("", strings.Repeat(" ", 1<<20), 2)); err == nil || !strings.Contains(err.Error(), "a line is too large") {
+	if _, err := recording.Read(t.Context(), repeated("", strings.Repeat(" ", 1<<20), 2)); err == nil || !strings.Contains(err.Error(), "a line is too large: the limit is 262144 bytes") {
 		t.Errorf("one long line: %v, want that it is too large", err)
 	}
+	const tooMuch = ": the recording is too large: it would take more than 2097152 bytes of memory"
 	for name, test := range map[string]struct{ first, line, want string }{
-		"long lines":         {"", list[:len(list)-1] + strings.Repeat(" ", 1<<16) + "\n", "1048576 bytes"},
-		"new sandboxes":      {"", sandboxes(many("{}")), "memory"},
-		"new containers":     {"", `{"at":"1s","method":"ListContainers","list":[` + many("{}") + "]}\n", "memory"},
-		"labels":             {"", sandboxes(`{"labels":{` + labels + "}}"), "memory"},
-		"kept items":         {sandboxes(many("{}")), sandboxes(many("0")), "memory"},
-		"texts":              {"", status("PodSandboxStatus", `"status":{"network":{"additionalIps":[`+many("{}")+`]}}`), "memory"},
-		"statuses":           {"", status("ContainerStatus", `"status":{}`), "memory"},
-		"mounts":             {"", status("ContainerStatus", `"status":{"mounts":[`+many("{}")+`]}`), "memory"},
-		"carried statuses":   {"", status("PodSandboxStatus", `"containersStatuses":[`+many("{}")+`]`), "memory"},
-		"info":               {"", status("ContainerStatus", `"info":{`+labels+`}`), "memory"},
+		"long lines":         {"", list[:len(list)-1] + strings.Repeat(" ", 1<<16) + "\n", "the recording is too large: the limit is 1048576 bytes"},
+		"new sandboxes":      {"", sandboxes(many("{}")), tooMuch},
+		"new containers":     {"", `{"at":"1s","method":"ListContainers","list":[` + many("{}") + "]}\n", tooMuch},
+		"labels":             {"", sandboxes(`{"labels":{` + labels + "}}"), tooMuch},
+		"kept items":         {sandboxes(many("{}")), sandboxes(many("0")), tooMuch},
+		"texts":              {"", status("PodSandboxStatus", `"status":{"network":{"additionalIps":[`+many("{}")+`]}}`), tooMuch},
+		"statuses":           {"", status("ContainerStatus", `"status":{}`), tooMuch},
+		"mounts":             {"", status("ContainerStatus", `"status":{"mounts":[`+many("{}")+`]}`), tooMuch},
+		"carried statuses":   {"", status("PodSandboxStatus", `"containersStatuses":[`+many("{}")+`]`), tooMuch},
+		"info":               {"", status("ContainerStatus", `"info":{`+labels+`}`), tooMuch},
 		"calls that fail":    {"", `{"at":"1s","method":"ListPodSandbox","error":{"code":"Canceled"}}` + "\n", "bytes"},
-		"calls of no answer": {"", `{"at":"1s","method":"Version","pending":true}` + "\n", "memory"},
-		"the node":           {"", `{"at":"1s","node":{"troubles":[` + many("{}") + `],"unread":[` + many("{}") + "]}}\n", "memory"},
-		"the same lists":     {sandboxes("{}"), `{"at":"1s","method":"ListPodSandbox","same":true}` + "\n", "memory"},
+		"calls of no answer": {"", `{"at":"1s","method":"Version","pending":true}` + "\n", tooMuch},
+		"the node":           {"", `{"at":"1s","node":{"troubles":[` + many("{}") + `],"unread":[` + many("{}") + "]}}\n", tooMuch},
+		"the same lists":     {sandboxes("{}"), `{"at":"1s","method":"ListPodSandbox","same":true}` + "\n", tooMuch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const without = 100_000
@@ -162,6 +170,14 @@ func TestRecordingBeginsWithItsFirstLine(t *testing.T) {
 	}
 }
 
+// A recording lasts until its last call has ended, in whatever order the calls are.
+func TestRecordingLastsUntilTheLastCall(t *testing.T) {
+	r, err := recording.Read(t.Context(), strings.NewReader(header+strings.Replace(list, "1ms", "9s", 1)+strings.Replace(list, "0s", "3s", 1)+end))
+	if err != nil || r.Length != 9*time.Second || r.Cut != "" {
+		t.Errorf("it has %+v, %v, want 9s", r, err)
+	}
+}
+
 // TestReadOfCutRecording cuts a recording off everywhere, plain and compressed: all whole lines are
 // used.
 func TestReadOfCutRecording(t *testing.T) {
@@ -169,13 +185,17 @@ func TestReadOfCutRecording(t *testing.T) {
 	data := []byte(header + strings.Repeat(list, 3) + end)
 	for n := range data {
 		r, err := recording.Read(t.Context(), bytes.NewReader(data[:n]))
-		switch inLine := n > len(header) && data[n-1] != '\n'; {
+		cut := "it has no end: the recorder was killed, or the file is not complete"
+		if n > len(header) && data[n-1] != '\n' {
+			cut = fmt.Sprintf("line %d is cut off and is left out", 1+bytes.Count(data[:n], []byte("\n")))
+		}
+		switch {
 		case n < len(header)-1:
 			if err == nil {
 				t.Fatalf("%d bytes: no error, want one", n)
 			}
-		case err != nil || r.Cut == "" || r.Length > time.Millisecond || inLine != strings.Contains(r.Cut, "is left out"):
-			t.Fatalf("%d bytes, within a line %t: %+v, %v; want a recording that is cut off", n, inLine, r, err)
+		case err != nil || r.Cut == "" || r.Length > time.Millisecond || r.Cut != cut:
+			t.Fatalf("%d bytes: %+v, %v; want a recording with %q", n, r, err, cut)
 		}
 	}
 	var zipped bytes.Buffer
@@ -218,7 +238,10 @@ func TestFile(t *testing.T) {
 			t.Errorf("%s created twice: %v, want that it exists", name, err)
 		}
 	}
-	if _, err := recording.Open(t.Context(), "/nonexistent/r"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := recording.Open(t.Context(), "/nonexistent/r"); !errors.Is(err, fs.ErrNotExist) || err.Error() != "replay: open /nonexistent/r: no such file or directory" {
 		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := recording.Open(t.Context(), "/dev/null"); err == nil || err.Error() != "replay /dev/null: the recording is empty" {
+		t.Errorf("an empty file: %v", err)
 	}
 }

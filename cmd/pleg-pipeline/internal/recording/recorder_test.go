@@ -3,12 +3,22 @@ package recording_test
 import (
 	"context"
 	"errors"
+	"net"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -143,4 +153,85 @@ func TestRecorderNeverBlocks(t *testing.T) {
 		}
 		_, _ = client.Close(), stop()
 	})
+}
+
+// The words and ids of a redacted file, which are different each time.
+var aWord, anID = regexp.MustCompile(`\br[0-9a-f]{12}\b`), regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+
+// keys returns a map in which each key has a value of its own.
+func keys(all ...string) map[string]string {
+	m := make(map[string]string)
+	for _, key := range all {
+		m[key] = "of " + key
+	}
+	return m
+}
+
+// The file of a recorder, plain and redacted: lists, one that is the same, and one that is not; statuses, an error, and a call
+// without an answer.
+func TestFileOfARecorder(t *testing.T) {
+	t.Parallel()
+	for name, redact := range map[string]bool{"plain": false, "redacted": true} {
+		synctest.Test(t, func(t *testing.T) {
+			runtime, dial, stop := newRuntime(t, simruntime.Options{Seed: 1, Faults: simruntime.BusyNode()}, simruntime.Population{Pods: 1, Containers: 1})
+			other := runtime.Pods()[0].Containers[0].ID
+			runtime.AddPod(simruntime.PodSpec{
+				UID: "secret-uid", Name: "secret-name", Namespace: "secret-namespace", Labels: keys("secret-label", "apps", "my-app", "app.kubernetes.io/other", "kubernetes.io/config.other",
+					"app", "k8s-app", "component", "tier", "job-name", "controller-uid", "pod-template-hash", "controller-revision-hash", "statefulset.kubernetes.io/pod-name",
+					"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/component", "app.kubernetes.io/part-of", "app.kubernetes.io/managed-by",
+					"batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"),
+				Annotations: keys("secret-annotation", "kubernetes.io/config.hash", "kubernetes.io/config.mirror", "kubernetes.io/config.seen", "kubernetes.io/config.source"), Containers: []pleg.ContainerStatus{{Name: "secret-container", Image: "secret<image>"}},
+			})
+			time.Sleep(1500 * time.Millisecond)
+			var out memory
+			recorder := recording.NewRecorder(&out, recording.Options{Program: "v7", Redact: redact})
+			client := connect(t, append(dial, recorder.DialOptions()...))
+			for _, change := range []func(){
+				func() {}, func() {},
+				func() {
+					runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: codes.NotFound, Message: "no secret container", Times: 1})
+				},
+				func() { _, _ = runtime.RestartContainer(other) },
+				func() { runtime.Inject(simruntime.Fault{RPC: "PodSandboxStatus", Hang: true}) },
+			} {
+				change()
+				pods, err := client.ListPods(t.Context())
+				kit.Must(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(1100*time.Millisecond, cancel)
+				_, _ = client.PodStatus(ctx, pods[slices.IndexFunc(pods, func(p *pleg.Pod) bool { return p.UID == "secret-uid" })], nil)
+				time.Sleep(1234567 * time.Microsecond)
+			}
+			recorder.Stop()
+			kit.Must(t, recorder.Run())
+			_, _ = client.Close(), stop()
+			kit.Golden(t, "testdata/"+name+".golden", aWord.ReplaceAllString(anID.ReplaceAllString(out.String(), "ID"), "WORD"))
+		})
+	}
+}
+
+// What a replay does not have.
+func TestReplayRefuses(t *testing.T) {
+	t.Parallel()
+	dial, stop := serving(t, recording.NewServer(new(recording.Recording)).Serve)
+	conn, err := grpc.NewClient("passthrough:replay", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	kit.Must(t, err)
+	defer conn.Close()
+	for method, want := range map[string]error{
+		"/runtime.v1.RuntimeService/Status":        status.Error(codes.Unimplemented, "a replay does not have /runtime.v1.RuntimeService/Status"),
+		"/runtime.v1alpha2.RuntimeService/Version": status.Error(codes.Unimplemented, "a replay does not have /runtime.v1alpha2.RuntimeService/Version"),
+		"/runtime.v1.RuntimeService/Version":       status.Error(codes.Unavailable, "the recording has no answer of Version for this"),
+	} {
+		if err := conn.Invoke(t.Context(), method, &runtimev1.VersionRequest{}, &runtimev1.VersionResponse{}); err == nil || err.Error() != want.Error() {
+			t.Errorf("%s: %v, want %v", method, err, want)
+		}
+	}
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Serve = %v, want the cause of its end", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	kit.Must(t, errors.Join(err, l.Close()))
+	if err := recording.NewServer(new(recording.Recording)).Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) || !strings.HasPrefix(err.Error(), "serve a recording: ") {
+		t.Errorf("Serve = %v, want that its listener is closed", err)
+	}
 }

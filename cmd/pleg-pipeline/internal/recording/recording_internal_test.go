@@ -1,14 +1,20 @@
 package recording
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,10 +100,27 @@ func TestNodeIsALineWhenItChanges(t *testing.T) {
 			t.Errorf("status %d is a line: %v, want %v", n, changed, want)
 		}
 	}
-	for _, redact := range []bool{false, true} {
-		l, _ := newEncoder(redact).nodeLine(0, pleg.Status{Troubles: []pleg.Trouble{{Cause: "disk", What: "is full", Detail: ": of Alice"}}})
-		if text := string(l.Node); strings.Contains(text, "Alice") == redact || strings.Contains(text, `"detail"`) == redact || !strings.Contains(text, "is full") {
-			t.Errorf("redacted %v: %s", redact, text)
+	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
+	all := pleg.Status{
+		Err:      errors.New("of Alice"),
+		Troubles: []pleg.Trouble{{Cause: "disk", Problem: true, Since: at(1), Subject: "the disk", What: "is full", Detail: ": of Alice"}},
+		Details: nodestate.State{
+			Process: &nodestate.Process{PID: 1, Name: "containerd", State: "T"},
+			Stuck:   []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web", Since: at(2), Container: "c", ID: "c0ffee", Shim: &nodestate.Process{PID: 2, Name: "conmon", State: "T"}}},
+			Unread:  []nodestate.Unread{{Since: at(3), Bytes: 9, Client: &nodestate.Process{PID: 3, Name: "agent", State: "S"}}, {Since: at(4), Client: &nodestate.Process{Name: "crio"}}, {Client: &nodestate.Process{Name: "pleg-pipeline"}}},
+			Disk:    &nodestate.Disk{Since: at(5), Path: "/images", Used: 99, Inodes: 7},
+			Since:   nodestate.Since{Slow: at(6)},
+		},
+	}
+	for redact, want := range map[bool]string{
+		false: `{"relist":{},"stuck":[{"podUid":"u","podNamespace":"shop","podName":"web","since":"1970-01-01T00:00:02Z","shim":{"pid":2,"name":"conmon","state":"T"},"container":"c","id":"c0ffee"}],"unread":[{"since":"1970-01-01T00:00:03Z","client":{"pid":3,"name":"agent","state":"S"}},{"since":"1970-01-01T00:00:04Z","client":{"name":"crio"}},{"client":{"name":"pleg-pipeline"}}],"disk":{"since":"1970-01-01T00:00:05Z","path":"/images","used":99,"inodes":7},"troubles":[{"cause":"disk","problem":true,"since":"1970-01-01T00:00:01Z","subject":"the disk","what":"is full","detail":": of Alice"}]}`,
+		true:  `{"relist":{},"stuck":[{"podUid":"WORD","podNamespace":"WORD","podName":"WORD","since":"1970-01-01T00:00:02Z","shim":{"pid":2,"name":"conmon","state":"T"},"container":"WORD","id":"WORD"}],"unread":[{"since":"1970-01-01T00:00:03Z","client":{"pid":3,"name":"WORD","state":"S"}},{"since":"1970-01-01T00:00:04Z","client":{"name":"crio"}},{"client":{"name":"pleg-pipeline"}}],"disk":{"since":"1970-01-01T00:00:05Z","path":"WORD","used":99,"inodes":7},"troubles":[{"cause":"disk","problem":true,"since":"1970-01-01T00:00:01Z","subject":"the disk","what":"is full"}]}`,
+	} {
+		l, _ := newEncoder(redact).nodeLine(1500*time.Millisecond, all)
+		var text bytes.Buffer
+		kit.Must(t, json.Compact(&text, l.Node))
+		if got := regexp.MustCompile(`\br?[0-9a-f]{12,32}\b`).ReplaceAllString(text.String(), "WORD"); got != want || l.At != offset(1500*time.Millisecond) {
+			t.Errorf("redacted %v: at %v %s, want %s", redact, l.At, got, want)
 		}
 	}
 }
@@ -119,15 +142,38 @@ func TestFailedIncidentRemovesNothing(t *testing.T) {
 	}
 }
 
+// An error of the disk is an error of Flush and of Close, which closes the file all the same.
+func TestFileOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, zipped := range []bool{false, true} {
+		disk, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		kit.Must(t, err)
+		f := &File{file: disk, buffer: bufio.NewWriter(disk)}
+		if f.Output = f.buffer; zipped {
+			f.Output = gzip.NewWriter(f.buffer)
+		}
+		if _, err := f.Write([]byte("x")); err != nil {
+			t.Errorf("Write = %v, want that it waits", err)
+		}
+		if err := f.Flush(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Flush = %v, want that the disk is full", err)
+		}
+		if _, err := f.Close(); !errors.Is(err, syscall.ENOSPC) || !errors.Is(disk.Close(), os.ErrClosed) {
+			t.Errorf("Close = %v, want that the disk is full, and a closed file", err)
+		}
+	}
+}
+
 // The file of an incident contains the calls in flight, without an answer.
 func TestIncidentHasTheCallsInFlight(t *testing.T) {
 	t.Parallel()
 	incidents, err := NewIncidents(t.TempDir(), "test")
 	kit.Must(t, err)
+	incidents.began = time.Now().Add(-90 * time.Second)
 	incidents.start(containerStatus, &cri.ContainerStatusRequest{ContainerId: "c"})
 	var file bytes.Buffer
 	kit.Must(t, incidents.save(&file))
-	if text := file.String(); !strings.Contains(text, `"method":"ContainerStatus"`) || !strings.Contains(text, `"pending":true`) {
+	if text := file.String(); !strings.Contains(text, `"method":"ContainerStatus"`) || !strings.Contains(text, `"pending":true`) || !regexp.MustCompile(`\n\{"at":"1m3[\d.]+s","end":true\}\n$`).MatchString(text) {
 		t.Errorf("the file is %s", text)
 	}
 }
@@ -143,6 +189,9 @@ func TestTextThatIsNotUTF8IsRecorded(t *testing.T) {
 	if l.Error != nil || len(l.items) != 2 || !bytes.Contains(l.items[0].text, []byte("nginx:\ufffd")) {
 		t.Errorf("got %+v, want both containers", l)
 	}
+	if l := newEncoder(false).line(&call{method: listContainers, raw: []byte("\xff")}); l.Error == nil || l.Error.Code != "Internal" || !strings.HasPrefix(l.Error.Message, "proto:") || l.items != nil {
+		t.Errorf("no list at all is %+v, want an error", l)
+	}
 }
 
 // A line has the size of what no earlier line contains.
@@ -151,11 +200,15 @@ func TestSizeOfALine(t *testing.T) {
 	raw, err := proto.Marshal(&cri.ListContainersResponse{Containers: []*cri.Container{{Id: "c"}, {Id: "d"}}})
 	kit.Must(t, err)
 	e := newEncoder(false)
-	first, again := e.line(&call{method: listContainers, raw: raw}), e.line(&call{method: listContainers, raw: raw})
+	one, err := proto.Marshal(&cri.ListContainersResponse{Containers: []*cri.Container{{Id: "c"}}})
+	kit.Must(t, err)
+	first := e.line(&call{method: listContainers, raw: raw})
+	ofPod := e.line(&call{method: listContainers, request: &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: "c"}}, raw: one}) // compared with none
+	again := e.line(&call{method: listContainers, raw: raw})
 	answer := e.line(&call{method: containerStatus, request: &cri.ContainerStatusRequest{ContainerId: "c"}})
 	node, _ := e.nodeLine(0, pleg.Status{Troubles: []pleg.Trouble{{Cause: "disk"}}})
-	if texts := len(first.items[0].text) + len(first.items[1].text); first.size < texts || again.size == 0 || again.size >= texts {
-		t.Errorf("a list has the size %d, and again %d; its items have %d bytes", first.size, again.size, texts)
+	if texts := len(first.items[0].text) + len(first.items[1].text); first.size != 2*8+texts || again.size != 2*8 || ofPod.size != 8+len(first.items[0].text)+len(ofPod.Request) {
+		t.Errorf("a list has the size %d, a list of a pod %d, and the first again %d; its items have %d bytes", first.size, ofPod.size, again.size, texts)
 	}
 	if answer.size != len(answer.Request)+len(answer.Answer) || len(answer.Request) == 0 || node.size != len(node.Node) {
 		t.Errorf("the sizes are %d of %s%s and %d of %s", answer.size, answer.Request, answer.Answer, node.size, node.Node)
@@ -176,6 +229,86 @@ func TestSameLists(t *testing.T) {
 		kit.Must(t, w.write(line{Method: listSandboxes, items: tt.second}))
 		if same := strings.Contains(out.String(), `"same":true`); same != tt.same {
 			t.Errorf("the same: %v, want %v:\n%s", same, tt.same, &out)
+		}
+	}
+}
+
+// A list with a filter is whole, and the next full list is compared with the full list before.
+func TestListOfAPodIsWhole(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w, items := newWriter(&out), []*item{{text: []byte(`{"id":"x"}`)}, {text: []byte(`{"id":"y"}`)}, {text: []byte(`{"id":"z"}`)}}
+	for _, l := range []line{
+		{items: items[:2]}, {Request: []byte(`{"of":1}`), items: items[1:2]}, {items: items[:2]}, {items: items[1:]}, {At: 1, items: items[2:]},
+	} {
+		l.Method = listSandboxes
+		kit.Must(t, w.write(l))
+	}
+	const want = `{"at":"0s","method":"ListPodSandbox","list":[{"id":"x"},{"id":"y"}]}
+{"at":"0s","method":"ListPodSandbox","request":{"of":1},"list":[{"id":"y"}]}
+{"at":"0s","method":"ListPodSandbox","same":true}
+{"at":"0s","method":"ListPodSandbox","list":[1,{"id":"z"}]}
+{"at":"0s","method":"ListPodSandbox","list":[1]}
+`
+	if out.String() != want {
+		t.Errorf("got\n%s, want\n%s", &out, want)
+	}
+}
+
+// Two lists are of one round if the second began before the first had ended. A round whose lists are as before is left out.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	x, y := &cri.ListPodSandboxResponse{}, &cri.ListContainersResponse{}
+	list := func(method string, at, took time.Duration, c call) *call {
+		c.method, c.at, c.took = method, at, took
+		return &c
+	}
+	const s, c = listSandboxes, listContainers
+	for name, tt := range map[string]struct {
+		calls []*call
+		want  string
+	}{
+		"at once":            {[]*call{list(s, 0, 5, call{reply: x}), list(c, 0, 7, call{reply: y})}, "0: 0 0;"},
+		"at the end":         {[]*call{list(s, 0, 5, call{reply: x}), list(c, 5, 7, call{reply: y})}, "0: 0 5;"},
+		"after the end":      {[]*call{list(s, 0, 5, call{reply: x}), list(c, 6, 7, call{reply: y})}, "0: 0 -1; 6: 0 6;"},
+		"twice of a kind":    {[]*call{list(s, 0, 9, call{reply: x}), list(s, 3, 7, call{reply: &cri.ListPodSandboxResponse{}})}, "0: 0 -1; 3: 3 -1;"},
+		"the same":           {[]*call{list(s, 0, 5, call{reply: x}), list(s, 9, 5, call{reply: x})}, "0: 0 -1;"},
+		"the same error":     {[]*call{list(s, 0, 5, call{err: errors.New("e")}), list(s, 9, 5, call{err: errors.New("e")})}, "0: 0 -1;"},
+		"another error":      {[]*call{list(s, 0, 5, call{err: errors.New("e")}), list(s, 9, 5, call{err: errors.New("f")})}, "0: 0 -1; 9: 9 -1;"},
+		"an error, then not": {[]*call{list(s, 0, 5, call{err: errors.New("e")}), list(s, 9, 5, call{})}, "0: 0 -1; 9: 9 -1;"},
+		"an error later":     {[]*call{list(s, 0, 5, call{}), list(s, 9, 5, call{err: errors.New("e")})}, "0: 0 -1; 9: 9 -1;"},
+		"a hang":             {[]*call{list(s, 0, 5, call{}), list(s, 9, 5, call{pending: true})}, "0: 0 -1; 9: 9 -1;"},
+		"after a hang":       {[]*call{list(s, 0, 5, call{pending: true}), list(s, 9, 5, call{})}, "0: 0 -1; 9: 9 -1;"},
+	} {
+		answers, got := make(map[string][]*call), ""
+		for _, c := range tt.calls {
+			answers[c.method] = append(answers[c.method], c)
+		}
+		for _, r := range newRounds(answers) {
+			got += fmt.Sprintf(" %d:", r.at)
+			for _, c := range r.lists {
+				if c == nil {
+					c = &call{at: -1}
+				}
+				got += fmt.Sprintf(" %d", c.at)
+			}
+			got += ";"
+		}
+		if got != " "+tt.want {
+			t.Errorf("%s: got%s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// The lists of sandboxes and of containers that a client asks for are of one round, also if the next is due.
+func TestListsOfOneRound(t *testing.T) {
+	t.Parallel()
+	lists := func(at time.Duration) round { return round{at, [2]*call{{at: at}, {at: at}}} }
+	s := NewServer(&Recording{rounds: []round{lists(0), lists(100 * time.Millisecond), lists(200 * time.Millisecond)}})
+	for n := range 3 {
+		sandboxes, containers := s.choose(listSandboxes, &cri.ListPodSandboxRequest{}), s.choose(listContainers, &cri.ListContainersRequest{})
+		if want := time.Duration(n) * 100 * time.Millisecond; sandboxes.at != want || containers.at != want {
+			t.Errorf("round %d has lists of %v and %v", n, sandboxes.at, containers.at)
 		}
 	}
 }
@@ -218,23 +351,78 @@ func TestCallsTakeTheirTime(t *testing.T) {
 // The node's problems of the present time come with those that the program knows, and with their recorded age.
 func TestReportOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Unix(1000, 0)
-		trouble := func(cause string, since time.Time) pleg.Report {
-			return pleg.Report{Troubles: []pleg.Trouble{{Cause: cause, Since: since}}}
+		at := func(zero time.Time, n int) pleg.Report {
+			since := func(minutes int) time.Time { return zero.Add(time.Duration(minutes) * time.Minute) }
+			return pleg.Report{
+				Troubles: []pleg.Trouble{{Cause: fmt.Sprint("trouble ", n), Since: since(-n)}, {Cause: "other", Since: since(1)}},
+				Details: nodestate.State{
+					Stuck:  []nodestate.Stuck{{UID: "u", Since: since(2 + n)}, {UID: "v", Since: since(3)}},
+					Unread: []nodestate.Unread{{Bytes: n, Since: since(4 + n)}, {Bytes: 9, Since: since(5)}},
+					Disk:   &nodestate.Disk{Path: "/p", Used: float64(n), Since: since(6 + n)},
+				},
+			}
 		}
-		s := NewServer(&Recording{Header: Header{Began: began}, nodes: []nodeState{
-			{0, trouble("first", began.Add(-time.Minute))}, {time.Hour, trouble("second", began.Add(time.Hour))},
-		}})
+		began := time.Unix(1000, 0)
+		s := NewServer(&Recording{Header: Header{Began: began}, nodes: []nodeState{{0, at(began, 1)}, {time.Hour, at(began, 2)}, {3 * time.Hour, pleg.Report{}}}})
 		zero := time.Now()
-		for want, since := range []time.Time{zero.Add(-time.Minute), zero.Add(time.Hour)} {
-			r := trouble("own", zero)
-			s.Report(&r)
-			if len(r.Troubles) != 2 || r.Troubles[0].Cause != "own" || r.Troubles[1].Cause != []string{"first", "second"}[want] || !r.Troubles[1].Since.Equal(since) {
-				t.Errorf("after %v: %+v, want a trouble since %v", time.Since(zero), r.Troubles, since)
+		for _, n := range []int{1, 2} {
+			own := pleg.Report{Endpoint: "replay:", Troubles: []pleg.Trouble{{Cause: "own", Since: zero}}, Details: nodestate.State{
+				Process: &nodestate.Process{PID: 7}, Stuck: []nodestate.Stuck{{UID: "own"}}, Unread: []nodestate.Unread{{Bytes: 8}},
+			}}
+			want, got := at(zero, n), own
+			want.Endpoint, want.Troubles = own.Endpoint, append(own.Troubles, want.Troubles...)
+			nodestate.Change(&want.Details, func(all *nodestate.State) {
+				mine := nodestate.Of(own.Details)
+				all.Process, all.Stuck, all.Unread = mine.Process, append(mine.Stuck, all.Stuck...), append(mine.Unread, all.Unread...)
+			})
+			if s.Report(&got); !reflect.DeepEqual(got, want) {
+				t.Errorf("after %v:\n%+v, want\n%+v", time.Since(zero), got, want)
 			}
 			time.Sleep(time.Hour)
 		}
+		time.Sleep(time.Hour)
+		var got pleg.Report
+		if s.Report(&got); !reflect.DeepEqual(got, pleg.Report{Details: nodestate.State{}}) {
+			t.Errorf("after the problems: %+v, want none", got)
+		}
 	})
+}
+
+// A recording has been played half a second after its end, or never if ctx ends before.
+func TestWaitPlayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began, ended := NewServer(&Recording{Length: 3 * time.Second}), time.Now(), errors.New("ended")
+		for _, tt := range []struct{ limit, takes time.Duration }{{time.Second, time.Second}, {2200 * time.Millisecond, 3200 * time.Millisecond}, {time.Minute, 3500 * time.Millisecond}} {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), tt.limit, ended)
+			if err := s.WaitPlayed(ctx); time.Since(began) != tt.takes || (tt.limit < time.Minute) != errors.Is(err, ended) {
+				t.Errorf("within %v: %v after %v, want the end after %v", tt.limit, err, time.Since(began), tt.takes)
+			}
+			cancel()
+			if tt.limit > time.Second {
+				s, began = NewServer(&Recording{Length: 3 * time.Second}), time.Now()
+			}
+		}
+	})
+}
+
+// A file that cannot be removed keeps no other, and the log says so.
+func TestOldestIncidentsAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	incidents, err := NewIncidents(dir, "test")
+	kit.Must(t, err)
+	kit.Must(t, os.MkdirAll(filepath.Join(dir, "incident-19980101T000000Z.jsonl.gz", "kept"), 0o700))
+	for n := range maxIncidents + 1 {
+		kit.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)), nil, 0o600))
+	}
+	log := new(kit.Log)
+	incidents.write(t.Context(), log.Logger())
+	if all, _ := filepath.Glob(filepath.Join(dir, "incident-*")); len(all) != maxIncidents+1 || !strings.HasSuffix(all[1], "02Z.jsonl.gz") {
+		t.Errorf("the files are %q, want the newest %d and the folder", all, maxIncidents)
+	}
+	log.RequireLines(t, 1, `level=WARN msg="recorded the minutes before a problem" file=`+dir+"/incident-2")
+	log.RequireLines(t, 1, `level=ERROR msg="cannot remove the oldest recordings" file=`+dir)
+	log.RequireLines(t, 1, "directory not empty")
 }
 
 // A client that lists late gets the answers that were given before the list it has not asked for.
@@ -278,11 +466,29 @@ func TestEarlyClient(t *testing.T) {
 				t.Errorf("the answer is %+v, want the one of 11 s", answer)
 			}
 		}
-		time.Sleep(1700 * time.Millisecond)
-		if n := itemsOf(s.choose(listContainers, &cri.ListContainersRequest{}).reply).Len(); n != 2 {
-			t.Errorf("the list has %d containers, want 2: the list of the pod is older", n)
+		for i, wait := range []time.Duration{1499 * time.Millisecond, time.Millisecond} { // up to half a second early
+			time.Sleep(wait)
+			if n := itemsOf(s.choose(listContainers, &cri.ListContainersRequest{}).reply).Len(); n != i+1 {
+				t.Errorf("the list has %d containers, want %d: the list of the pod is older than the second", n, i+1)
+			}
 		}
 	})
+}
+
+// A status that came with its sandbox is an answer of that time.
+func TestCarriedStatusHasItsTime(t *testing.T) {
+	t.Parallel()
+	r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
+{"at":"0s","method":"Version","answer":{}}
+{"at":"7s","took":"2s","method":"PodSandboxStatus","request":{"podSandboxId":"s"},"answer":{"containersStatuses":[{"id":"c"},{"id":"d"}]}}
+`))
+	kit.Must(t, err)
+	for _, id := range []string{"c", "d"} {
+		all := r.answers[question(containerStatus, &cri.ContainerStatusRequest{ContainerId: id})]
+		if len(all) != 1 || all[0].at != 7*time.Second || all[0].took != 0 || all[0].reply.(*cri.ContainerStatusResponse).GetStatus().GetId() != id {
+			t.Errorf("the answers about %s are %+v, want one after 7s", id, all)
+		}
+	}
 }
 
 // TestListsOfOnePodAreInLists contains the list of a pod that was removed since the full list:
@@ -290,7 +496,7 @@ func TestEarlyClient(t *testing.T) {
 func TestListsOfOnePodAreInLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
-{"at":"0s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"gone"}},{"id":"b","labels":{"io.kubernetes.pod.uid":"left"}}]}
+{"at":"0s","took":"2s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"gone"}},{"id":"b","labels":{"io.kubernetes.pod.uid":"left"}}]}
 {"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"gone"}}},"list":[]}
 `))
 		kit.Must(t, err)
@@ -301,8 +507,9 @@ func TestListsOfOnePodAreInLists(t *testing.T) {
 				if pod != "" {
 					request.Filter = &cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: pod}}
 				}
-				if n := itemsOf(s.choose(listContainers, request).reply).Len(); n != wants[i] {
-					t.Errorf("the list of pod %q has %d containers, want %d", pod, n, wants[i])
+				answer := s.choose(listContainers, request)
+				if n := itemsOf(answer.reply).Len(); n != wants[i] || answer.took != 2*time.Second || answer.at != 0 {
+					t.Errorf("the list of pod %q has %d containers, at %v in %v, want %d as long as the list of all", pod, n, answer.at, answer.took, wants[i])
 				}
 			}
 			time.Sleep(1500 * time.Millisecond)

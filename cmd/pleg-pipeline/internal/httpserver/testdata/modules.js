@@ -66,10 +66,23 @@ test('an event is a mark, a row of the feed, and a reason to fetch its pod', () 
 	const pod = store.pods.get('a');
 	assert.deepEqual([pod.title, pod.last.what, pod.lastAt, [...store.dirty], store.events, store.feed.length], ['shop/a', 'died', now - 1000, ['a'], 2, 2]);
 	assert.deepEqual(pod.marks.map(mark => `${mark.text} ${mark.severity} ${mark.container} ${mark.sandbox ?? false}`), ['started bad app false', 'died, 137 bad app false', 'removed, 137 bad app true']);
+	assert.equal(names(store), ''); // not before it is fetched
+	store.addEvent(event('a', { podName: '', podNamespace: '' }));
+	assert.equal(pod.title, 'shop/a');
+	store.addEvent(event('b', { sandbox: true, what: 'started' }));
+	store.addEvent(event('b', { sandbox: true, what: 'ready' }));
+	assert.equal(store.pods.get('b').last.what, 'ready');
 	for (let n = 0; n < 250; n++) {
 		store.addEvent(event('a', { what: n }));
 	}
 	assert.deepEqual([store.feed.length, store.feed.at(-1).what, pod.marks.length, pod.marks.at(-1).text], [200, 249, 120, '249, 137']);
+});
+
+test('a pod of the history that no answer has is gone', () => {
+	const store = new Store();
+	store.addEvent(event('a', { replayed: true }));
+	store.applyPods({ states, pods: [] }, null, now);
+	assert.deepEqual(store.visible().map(pod => `${pod.uid} ${pod.state}`), ['a gone']);
 });
 
 test('a Gap forgets the pods until all are known again', () => {
@@ -81,6 +94,10 @@ test('a Gap forgets the pods until all are known again', () => {
 	assert.deepEqual([store.synced, store.size, store.gaps, store.feed.length], [false, 0, [now - 3000], 1]);
 	store.addEvent({ type: 'Gap', observedAt: '0001-01-01T00:00:00Z' });
 	assert.ok(Date.now() - store.gaps[1] < 60e3);
+	for (let n = 0; n < 22; n++) {
+		store.addEvent({ type: 'Gap', observedAt: ago(n) });
+	}
+	assert.deepEqual([store.gaps.length, store.gaps[0], store.gaps.at(-1)], [20, now - 2000, now - 21000]);
 });
 
 test('a pod that an answer lacks is gone, and disappears after a while', () => {
@@ -103,10 +120,17 @@ test('a hang lasts until its pod works or is gone; one that was only slow is for
 		const store = stored(hangs(severity, { inspection: { since: ago(9) } }));
 		store.applyPods({ states, pods: [hangs(severity, { inspection: { since: ago(9) } })] }, ['a'], now);
 		store.applyPods({ states, pods: [hangs(severity, { inspection: { since: ago(4) } })] }, ['a'], now);
+		store.applyPods({ states, pods: [hangs('warning', { inspection: { since: ago(4) } })] }, ['a'], now); // it was a problem
 		const [hang] = store.pods.get('a').hangs;
 		assert.deepEqual(hang, { since: now - 60e3, until: Infinity, attempts: 3, what: 'hangs', bad: severity === 'problem', tries: [now - 9e3, now - 4e3] });
 		store.applyPods({ states, pods }, ['a'], now);
 		assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
+		store.expire(now + 20e3);
+		assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
+		if (pods.length > 0) {
+			store.expire(now + 599e3);
+			assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
+		}
 		store.expire(now + 600e3);
 		assert.deepEqual(store.pods.get('a')?.hangs ?? [], []);
 	}
@@ -120,10 +144,12 @@ test('old marks and outages expire', () => {
 	store.setLive(false, now - 620e3);
 	store.setLive(false, now - 610e3);
 	store.setLive(true, now - 600e3);
+	store.setLive(false, now - 599e3);
+	store.setLive(true, now - 598e3);
 	store.setLive(false, now);
-	assert.deepEqual(store.outages, [[now - 620e3, now - 600e3], [now, Infinity]]);
+	assert.deepEqual(store.outages, [[now - 620e3, now - 600e3], [now - 599e3, now - 598e3], [now, Infinity]]);
 	store.expire(now);
-	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now, Infinity]]]);
+	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now - 599e3, now - 598e3], [now, Infinity]]]);
 });
 
 test('pods that wait for their inspection are fetched, and once more when they no longer do', () => {
@@ -155,9 +181,9 @@ test('each order has its key, and pods that are equal have the order of their na
 });
 
 test('the filter looks at names, states and containers, and the feed at events too', () => {
-	const store = stored(view('web', { containers: [{ name: 'app', image: 'Nginx:1' }] }), view('cart', { state: 'notready' }));
+	const store = stored(view('web', { containers: [{ name: 'app', image: 'Nginx:1' }] }), view('cart', { state: 'notready', name: 'basket' }));
 	for (const [words, pods, events] of [
-		['', 'cart web', 3], ['SHOP', 'cart web', 3], ['nginx app', 'web', 1], ['notready', 'cart', 1], ['cart web', '', 0], ['137', '', 3], ['other 137', '', 1],
+		['', 'cart web', 3], ['SHOP', 'cart web', 3], ['nginx app', 'web', 1], ['notready', 'cart', 1], ['cart web', '', 0], ['137', '', 3], ['other 137', '', 1], ['basket cart', 'cart', 1],
 	]) {
 		store.setFilter(words);
 		assert.equal(names(store), pods, words);
@@ -165,6 +191,10 @@ test('the filter looks at names, states and containers, and the feed at events t
 		assert.equal(all.filter(e => store.wantsEvent(e)).length, events, words);
 		assert.ok(store.wantsEvent({ type: 'Gap' }));
 	}
+	store.setFilter('u9');
+	assert.deepEqual(['u8', 'u9'].map(uid => store.wantsEvent(event(uid, { pod: 'shop/gone' }))), [false, true]);
+	store.setFilter('basket');
+	assert.deepEqual([...store.counts()].map(([state, { n }]) => `${state} ${n}`), ['hung 0', 'notready 1', 'ready 0', 'gone 0']);
 	store.setFilter('');
 	store.shown.add('notready');
 	assert.equal(names(store), 'cart');
