@@ -218,7 +218,7 @@ func TestJSONOfAPod(t *testing.T) {
 		CreatedAt: at(2), StartedAt: at(3), FinishedAt: at(4),
 	}
 	created := ended
-	created.ID, created.Name, created.State = "c2", "other", pleg.StateCreated
+	created.ID, created.Name, created.State, created.Attempt = "c2", "other", pleg.StateCreated, 0
 	listed := cache.Entry{UID: "u", Err: cache.ErrNotInspected, Listed: &pleg.Pod{
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: labels,
 		Containers: []*pleg.Container{{ID: "c1", Name: "app", Attempt: 2, State: pleg.StateRunning, CreatedAt: at(2)}},
@@ -230,8 +230,8 @@ func TestJSONOfAPod(t *testing.T) {
 	}
 	const container = `"image":"app:1","imageRef":"app@1","logPath":"/log","createdAt":"1970-01-01T00:00:02Z","startedAt":"1970-01-01T00:00:03Z","finishedAt":"1970-01-01T00:00:04Z"}`
 	for want, e := range map[string]cache.Entry{
-		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","ips":["10.0.0.7"],"running":0,"total":2,"restarts":4,"containers":[` +
-			`{"id":"c1","name":"app","attempt":2,"state":"exited","exitCode":3,"reason":"Error","message":"text",` + container + `,{"id":"c2","name":"other","attempt":2,"state":"created",` + container +
+		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","ips":["10.0.0.7"],"running":0,"total":2,"restarts":2,"containers":[` +
+			`{"id":"c1","name":"app","attempt":2,"state":"exited","exitCode":3,"reason":"Error","message":"text",` + container + `,{"id":"c2","name":"other","attempt":0,"state":"created",` + container +
 			`],"sandboxes":[{"id":"s","attempt":1,"state":"ready","ips":["10.0.0.8"],"hostNetwork":true,"labels":{"app":"web"},"createdAt":"1970-01-01T00:00:01Z"}],"currentAsOf":"1970-01-01T00:00:09Z"}`: {UID: "u", Status: status, Last: status, LastAsOf: at(9), CurrentAsOf: at(8)},
 		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","running":1,"total":1,"restarts":2,"containers":[{"id":"c1","name":"app","attempt":2,"state":"running","createdAt":"1970-01-01T00:00:02Z"}],` +
 			`"sandboxes":[{"id":"s","attempt":1,"state":"notready","labels":{"app":"web"},"createdAt":"1970-01-01T00:00:01Z"}],"uninspected":true}`: listed,

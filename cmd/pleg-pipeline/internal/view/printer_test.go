@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC
+	time.Local = time.FixedZone("CEST", 2*60*60) // texts have the time of the reader's zone
 	goleak.VerifyTestMain(m)
 }
 
@@ -81,7 +81,13 @@ func printAll[T any](t *testing.T, p *view.Printer[T], w *writes, values, fittin
 func printEvents(t *testing.T, o view.PrintOptions) writes {
 	t.Helper()
 	var w writes
-	printAll(t, view.EventPrinter(&w, o), &w, events(), nil)
+	all := events()
+	for n := range all {
+		if o.Nodes && n%2 == 0 {
+			all[n].Node = "worker-3.eu-west.example.com"
+		}
+	}
+	printAll(t, view.EventPrinter(&w, o), &w, all, nil)
 	return w
 }
 
@@ -90,7 +96,13 @@ func printPods(t *testing.T, o view.PrintOptions) (text string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var w writes
-		text = printAll(t, view.PodPrinter(&w, o), &w, pods(), pods())
+		all := pods()
+		for n := range all {
+			if o.Nodes && n%2 == 0 {
+				all[n].Node = "worker-3.eu-west.example.com"
+			}
+		}
+		text = printAll(t, view.PodPrinter(&w, o), &w, all, all)
 	})
 	return text
 }
@@ -102,11 +114,50 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		"name":   {Format: view.Name, Headers: true},
 		"color":  {Color: true},
 		"wide":   {Format: view.Wide, Headers: true, Width: 40}, // wide cuts nothing
+		"nodes":  {Headers: true, Width: 100, Nodes: true},
 	} {
 		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
 	}
-	for golden, format := range map[string]view.Format{"pods": view.Text, "podswide": view.Wide, "podsname": view.Name} {
-		kit.Golden(t, "testdata/"+golden+".golden", printPods(t, view.PrintOptions{Format: format, Headers: true}))
+	for golden, options := range map[string]view.PrintOptions{
+		"pods":       {Headers: true},
+		"podswide":   {Format: view.Wide, Headers: true, Width: 40},
+		"podsname":   {Format: view.Name, Headers: true},
+		"podscolor":  {Headers: true, Color: true, Width: 120},
+		"podsnodes":  {Headers: true, Width: 100, Nodes: true},
+		"podsnarrow": {Headers: true, Width: 60, Nodes: true},
+	} {
+		kit.Golden(t, "testdata/"+golden+".golden", printPods(t, options))
+	}
+}
+
+// The header of a terminal shows the widths of the columns.
+func TestHeaderFitsTheTerminal(t *testing.T) {
+	const (
+		usual  = "EVENT             NAMESPACE    POD                               CONTAINER         ATTEMPT  ID             DETAILS\n"
+		narrow = "EVENT             POD                                           CONTAINER         DETAILS\n"
+		pods   = "NAMESPACE    POD                               STATE     RUNNING  RESTARTS  AGE   KNOWN  DETAILS\n"
+		node   = "NODE              "
+	)
+	for _, test := range []struct {
+		width int
+		nodes bool
+		want  string
+	}{
+		{140, false, "TIME          " + usual + pods},
+		{139, false, "TIME      " + narrow + pods},
+		{158, true, "TIME          " + node + usual + node + pods},
+		{157, true, "TIME      " + node + narrow + node + pods},
+		{100, true, "TIME      NODE           EVENT             POD                   CONTAINER       DETAILS\n" +
+			"NODE              NAMESPACE    POD                        STATE     RUNNING  RESTARTS  AGE   KNOWN\n"},
+		{79, true, "TIME      NODE    EVENT             POD                   CONTAINER  DETAILS\n" +
+			"NODE    NAMESPACE  POD               STATE     RUNNING  RESTARTS  AGE   KNOWN\n"},
+	} {
+		var w writes
+		o := view.PrintOptions{Headers: true, Width: test.width, Nodes: test.nodes}
+		kit.Must(t, errors.Join(view.EventPrinter(&w, o).Start(), view.PodPrinter(&w, o).Start()))
+		if got := strings.Join(w, ""); got != test.want {
+			t.Errorf("%d columns, nodes %t:\n%s\nwant\n%s", test.width, test.nodes, got, test.want)
+		}
 	}
 }
 
@@ -155,7 +206,7 @@ func pods() []view.Pod {
 			{ID: "c1", Name: "app", Attempt: 1, State: pleg.StateExited, ExitCode: 1, Reason: "Error"},
 			{ID: "c3", Name: "sidecar", State: pleg.StateExited, ExitCode: 137, Reason: "OOMKilled"},
 		},
-		Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
+		Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}, CreatedAt: now.Add(-2 * time.Hour)}},
 	}
 	busy := known(status, now.Add(-time.Second))
 	whole := known(&pleg.PodStatus{
@@ -235,15 +286,17 @@ func TestColumnsOfAPod(t *testing.T) {
 	p := known(&pleg.PodStatus{UID: "u", Name: "web-0", Namespace: "shop", Containers: []*pleg.ContainerStatus{
 		{ID: "1", Name: "a", State: pleg.StateCreated}, {ID: "2", Name: "b", State: pleg.StateExited, ExitCode: 3}, {ID: "3", Name: "c", State: pleg.StateRunning},
 	}}, time.Now())
-	p.Node = "n1"
 	ev := events()[1]
-	ev.Node = "n1"
 	var w writes
-	for _, nodes := range []bool{false, true} {
-		o := view.PrintOptions{Nodes: nodes}
+	for n, node := range []string{"n1", "n1", ""} {
+		o := view.PrintOptions{Nodes: n > 0}
+		p.Node, ev.Node = node, node
 		kit.Must(t, errors.Join(view.PodPrinter(&w, o).Print(p), view.EventPrinter(&w, o).Print(ev)))
 	}
-	for n, want := range []string{"shop web-0 unknown 1/3 0 - ", "12:30:15.678 ContainerStarted default ", "n1 shop web-0 unknown 1/3 0 - ", "12:30:15.678 n1 ContainerStarted default "} {
+	for n, want := range []string{
+		"shop web-0 unknown 1/3 0 - ", "14:30:15.678 ContainerStarted default ", "n1 shop web-0 unknown 1/3 0 - ", "14:30:15.678 n1 ContainerStarted default ",
+		"- shop web-0 unknown 1/3 0 - ", "14:30:15.678 - ContainerStarted default ",
+	} {
 		if got := strings.Join(strings.Fields(w[n]), " "); !strings.HasPrefix(got, want) || n%2 == 0 && !strings.HasSuffix(got, " a created, b exited 3") {
 			t.Errorf("line %d is %q, want %q", n, got, want)
 		}

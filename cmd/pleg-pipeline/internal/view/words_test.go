@@ -57,23 +57,25 @@ func TestStateOfALookup(t *testing.T) {
 	removed := time.Date(2026, 11, 27, 7, 0, 0, 0, time.Local)
 	exited := pleg.ContainerStatus{State: pleg.StateExited, FinishedAt: removed}
 	for want, c := range map[string]lookup.Container{
-		"running":            {ContainerStatus: pleg.ContainerStatus{State: pleg.StateRunning}},
-		"exited with code 0": {ContainerStatus: exited},
-		"exited with code 0, removed 2026-11-27 07:00:00": {ContainerStatus: exited, RemovedAt: removed},
-		"exited with code 3 Error":                        {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited, ExitCode: 3, Reason: "Error"}},
-		"exited":                                          {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited}, Sandbox: true},
-		"exited, removed 2026-11-27 07:00:00":             {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited}, RemovedAt: removed},
+		"attempt    0\nstate      running":                                         {ContainerStatus: pleg.ContainerStatus{State: pleg.StateRunning}},
+		"attempt    0\nstate      exited with code 0":                              {ContainerStatus: exited},
+		"attempt    1\nstate      exited with code 0":                              {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited, Attempt: 1}},
+		"attempt    0\nstate      exited with code 0, removed 2026-11-27 07:00:00": {ContainerStatus: exited, RemovedAt: removed},
+		"attempt    0\nstate      exited with code 3 Error":                        {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited, ExitCode: 3, Reason: "Error"}},
+		"attempt    0\nstate      exited with code 4, removed 2026-11-27 07:00:00": {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited, ExitCode: 4}, RemovedAt: removed},
+		"sandbox    web?0\nattempt    0\nstate      exited":                        {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited, Name: "web\n0"}, Sandbox: true},
+		"attempt    0\nstate      exited, removed 2026-11-27 07:00:00":             {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited}, RemovedAt: removed},
 	} {
 		var text strings.Builder
-		if err := view.NewLookup(c, pleg.Status{}).Print(&text); err != nil || !strings.Contains(text.String(), "state      "+want+"\n") {
-			t.Errorf("%v:\n%s\nwant the state %q", err, &text, want)
+		if err := view.NewLookup(c, pleg.Status{}).Print(&text); err != nil || text.String() != "pod        /\n"+want+"\n" {
+			t.Errorf("%v:\n%s\nwant %q at its end", err, &text, want)
 		}
 	}
 }
 
 // TestLookup prints everything that is known of a container.
 func TestLookup(t *testing.T) {
-	at := time.Date(2026, 11, 27, 7, 0, 0, 0, time.UTC)
+	at := time.Date(2026, 11, 27, 5, 0, 0, 0, time.UTC)
 	l := view.NewLookup(lookup.Container{
 		ContainerStatus: pleg.ContainerStatus{ID: "c1", Name: "app", Attempt: 2, State: pleg.StateCreated, Image: "app:1", ImageRef: "app@sha256:1", LogPath: "/log"},
 		PodUID:          "u", PodName: "web-0", PodNamespace: "shop", PodLabels: map[string]string{"l": "1"}, PodAnnotations: map[string]string{"a": "2"},
@@ -95,7 +97,7 @@ cgroup     /kubepods/c1
 		t.Errorf("%v:\n%s\nwant\n%s", err, &text, want)
 	}
 	object, err := json.Marshal(l)
-	if want := `"sandbox":false,"podUID":"u","podName":"web-0","podNamespace":"shop","podLabels":{"l":"1"},"podAnnotations":{"a":"2"},"removedAt":"2026-11-27T07:00:00Z","cgroupPath":"/kubepods/c1"}`; err != nil || !strings.HasSuffix(string(object), want) {
+	if want := `"sandbox":false,"podUID":"u","podName":"web-0","podNamespace":"shop","podLabels":{"l":"1"},"podAnnotations":{"a":"2"},"removedAt":"2026-11-27T05:00:00Z","cgroupPath":"/kubepods/c1"}`; err != nil || !strings.HasSuffix(string(object), want) {
 		t.Errorf("%v: %s, want %s at its end", err, object, want)
 	}
 }
@@ -107,6 +109,10 @@ func TestFindingOfALookup(t *testing.T) {
 	for uid, want := range map[pleg.PodUID]string{"u": "finding    PROBLEM: shop/web-0 has a hung shim since", "other": ""} {
 		var text strings.Builder
 		l := view.NewLookup(lookup.Container{PodUID: uid}, status)
+		object, _ := json.Marshal(l)
+		if strings.Contains(string(object), `,"finding":{"cause":"hung shim",`) != (want != "") {
+			t.Errorf("the pod %s is %s", uid, object)
+		}
 		if err := l.Print(&text); err != nil || strings.Contains(text.String(), "finding") != (want != "") || !strings.Contains(text.String(), want) || (l.Finding != nil) != (want != "") {
 			t.Errorf("%v:\n%s\nwant %q", err, &text, want)
 		}
