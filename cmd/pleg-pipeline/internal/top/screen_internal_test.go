@@ -1,6 +1,7 @@
 package top
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -72,6 +73,11 @@ func TestScreens(t *testing.T) {
 		{"scrolled", 40, 12, []key{"PgDn", "Down", "Up"}},
 		{"help", 80, 24, []key{"?"}},
 		{"filter", 80, 24, []key{"/", "d", "e", "a", "d"}},
+		{"filtered", 80, 24, []key{"/", "d", "e", "a", "d", "Enter"}},
+		{"nothing", 80, 24, []key{"/", "x", "y", "Enter"}},
+		{"start", 80, 24, nil},
+		{"unlisted", 80, 24, nil},
+		{"gap", 80, 24, nil},
 		{"paused", 80, 24, []key{"p"}},
 		{"hang", 80, 24, nil},
 		{"cluster", 80, 24, nil},
@@ -80,6 +86,19 @@ func TestScreens(t *testing.T) {
 			term := newTerminal(t, test.width, test.height)
 			m, s := sample(), &screen{Screen: term.screen}
 			switch test.name {
+			case "start":
+				m = newModel(Options{Filter: "words of the command line"})
+			case "unlisted":
+				m = newModel(Options{})
+				m.apply(update{state: State{Status: pleg.Status{At: noon, Inspectors: 8, Waiting: 3, InFlight: 2}}}, noon)
+			case "gap":
+				ev := event("busy", pleg.ContainerDied)
+				ev.Node, ev.ContainerName, ev.ExitCode = "worker-3.eu-west.example.com", "日本語", new(int32(0))
+				m.addEvent(ev, noon)
+				ev.Type, ev.PodName, ev.Sandbox, ev.Replayed = pleg.ContainerRemoved, "", true, false
+				m.addEvent(ev, noon)
+				m.addEvent(fleet.Event{Event: pleg.Event{Type: pleg.Gap, Missed: 7, Reason: pleg.HistoryTooShort}}, noon)
+				m.apply(update{state: m.state}, noon)
 			case "hang":
 				m.state.Status = allHang()
 			case "cluster":
@@ -95,7 +114,7 @@ func TestScreens(t *testing.T) {
 			}
 			s.draw(m, noon)
 			kit.Must(t, term.Drain())
-			kit.Golden(t, "testdata/"+test.name+".golden", term.text())
+			kit.Golden(t, "testdata/"+test.name+".golden", term.text()+term.styles())
 		})
 	}
 }
@@ -231,6 +250,52 @@ func TestOnlyReadyIsGreen(t *testing.T) {
 	}
 }
 
+// The first line says why nothing is known, if that is so, and what to do.
+func TestVerdict(t *testing.T) {
+	frozen := verdict.Error{Finding: verdict.Finding{Severity: verdict.Problem, Summary: "the daemon is stopped", Advice: "continue it"}}
+	two := healthy()
+	two.Troubles = []pleg.Trouble{
+		{Cause: string(verdict.Disk), Problem: true, Subject: "this", What: "fails"}, {Cause: "two", Problem: true, Subject: "that", What: "fails too"}, {Cause: "three", Subject: "nothing", What: "fails"},
+	}
+	for _, test := range []struct {
+		change func(m *model)
+		want   string
+	}{
+		{func(*model) {}, `"waiting for the first answer" "" ok`},
+		{func(m *model) { m.apply(of(), noon) }, `"OK: the node is healthy, it has no pods" "" ok`},
+		{func(m *model) { m.apply(update{state: State{Status: two}}, noon) }, `"PROBLEM: this fails; also that fails too" "free space (crictl rmi --prune), find the process that writes (iotop, pidstat -d), look for disk errors (dmesg)" problem`},
+		{func(m *model) { m.apply(update{err: errors.New("refused")}, noon) }, `"NO ANSWER: refused" "" problem`},
+		{func(m *model) { m.disconnected = "it ends" }, `"DISCONNECTED: it ends" "" problem`},
+		{func(m *model) { m.apply(update{err: fmt.Errorf("ask: %w", frozen)}, noon) }, `"PROBLEM: the daemon is stopped" "continue it" problem`},
+	} {
+		m := newModel(Options{})
+		test.change(m)
+		text, advice, severity := m.verdict(noon)
+		if got := fmt.Sprintf("%q %q %s", text, advice, severity); got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}
+
+// The feed keeps the newest events, in their order.
+func TestFeedKeepsTheNewest(t *testing.T) {
+	m := newModel(Options{})
+	for n := range 1700 {
+		ev := event("a", pleg.ContainerStarted)
+		ev.Seq = uint64(n)
+		m.addEvent(ev, noon)
+	}
+	shown := m.events(5000)
+	for n, ev := range shown {
+		if ev.Seq != uint64(1699-n) {
+			t.Fatalf("event %d of the feed is number %d", n, ev.Seq)
+		}
+	}
+	if len(shown) < 500 || len(shown) > 1000 {
+		t.Errorf("the feed has %d events, want at least 500", len(shown))
+	}
+}
+
 // The memory stays bounded if each event of a daemon names a new pod, or has long texts, also in fields
 // that nobody sees. A short text that is part of a long message does not keep that message in memory.
 func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
@@ -333,6 +398,7 @@ func TestEditAndScroll(t *testing.T) {
 		{"End PgDn", "", 20},
 		{"End Up", "", 19},
 		{"End Home", "", 0},
+		{"/ a Up b Enter", "ab", 0},
 	} {
 		m := newModel(Options{})
 		m.apply(of(all...), noon)

@@ -160,9 +160,30 @@ func TestTroubleIsOrdered(t *testing.T) {
 	for severity, of := range map[verdict.Severity]*view.Pod{verdict.Problem: long, verdict.Warning: slow} {
 		of.Finding.Severity = severity
 	}
-	short.Finding.Severity, long.Name = verdict.Problem, "long"
-	if v := view.ClusterVerdict("", []view.Pod{*slow, *short, *long}, time.Unix(9, 0)); len(v.Findings) != 3 || !strings.HasPrefix(v.Text, "PROBLEM: shop/long ") || !strings.HasSuffix(v.Text, "; 2 more") {
-		t.Errorf("the verdict on all is %+v, want the longest trouble first", v)
+	short.Finding.Severity, long.Name, slow.Name, slow.Node = verdict.Problem, "long", "slow", "n1"
+	for _, p := range []*view.Pod{long, short, slow} {
+		p.Finding.What = "hangs"
+	}
+	whole := inspected(status())
+	for _, test := range []struct {
+		problem, text string
+		pods          []view.Pod
+		summaries     string
+	}{
+		{"", "PROBLEM: shop/long hangs since 02:00 (8.0s); 2 more", []view.Pod{*slow, whole, *short, *long}, "shop/long hangs since 02:00 (8.0s); 2 more|shop/web hangs since 02:00 (7.0s)|n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"", "WARNING: n1 shop/slow hangs since 02:00 (9.0s)", []view.Pod{whole, *slow}, "n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"", "PROBLEM: shop/web hangs since 02:00 (7.0s); 1 more", []view.Pod{*slow, *short}, "shop/web hangs since 02:00 (7.0s); 1 more|n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"n2 is silent", "PROBLEM: n2 is silent", []view.Pod{*slow, *long}, "n2 is silent|shop/long hangs since 02:00 (8.0s); 1 more|n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"", "OK: all nodes publish", []view.Pod{whole}, ""},
+	} {
+		v := view.ClusterVerdict(test.problem, test.pods, time.Unix(9, 0))
+		var summaries []string
+		for _, f := range v.Findings {
+			summaries = append(summaries, f.Summary)
+		}
+		if v.Text != test.text || strings.Join(summaries, "|") != test.summaries {
+			t.Errorf("the verdict is %q of %q, want %q of %q", v.Text, summaries, test.text, test.summaries)
+		}
 	}
 }
 

@@ -133,15 +133,16 @@ func TestOldDeath(t *testing.T) {
 	}
 }
 
-// TestSharedNames prints pods. Two share a name: their UIDs are printed too.
+// TestSharedNames prints pods. Three share a name: their UIDs are printed too.
 func TestSharedNames(t *testing.T) {
 	var entries []cache.Entry
-	for _, name := range []string{"web-0", "web-1", "web-1"} {
+	for _, name := range []string{"shop web-0", "shop web-1", "shop web-1", "shop web-1", "other web-0"} {
 		uid := pleg.PodUID(fmt.Sprint("uid-", len(entries)))
-		entries = append(entries, cache.Entry{UID: uid, Last: &pleg.PodStatus{UID: uid, Namespace: "shop", Name: name}})
+		namespace, name, _ := strings.Cut(name, " ")
+		entries = append(entries, cache.Entry{UID: uid, Last: &pleg.PodStatus{UID: uid, Namespace: namespace, Name: name}})
 	}
 	for n, p := range view.Pods(entries, pleg.Status{}) {
-		if got, want := p.Label(), []string{"web-0", "web-1 (uid-1)", "web-1 (uid-2)"}[n]; got != want {
+		if got, want := p.Label(), []string{"web-0", "web-1 (uid-1)", "web-1 (uid-2)", "web-1 (uid-3)", "web-0"}[n]; got != want {
 			t.Errorf("pod %d: %q, want %q", n, got, want)
 		}
 	}
