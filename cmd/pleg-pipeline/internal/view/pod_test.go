@@ -262,3 +262,33 @@ func TestJSONOfAPod(t *testing.T) {
 		}
 	}
 }
+
+// Programs get the trouble of a pod too. Its own name is the right one.
+func TestJSONOfAPodInTrouble(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
+	last := &pleg.PodStatus{Namespace: "shop", Name: "web-0"}
+	pods := view.Pods([]cache.Entry{
+		{UID: "a", Last: last, LastAsOf: at(1), CurrentAsOf: at(2)},
+		{UID: "b", Last: last, LastAsOf: at(3), CurrentAsOf: at(4), Err: errors.New("broken")},
+	}, pleg.Status{
+		At: at(30), Endpoint: "unix:///s",
+		Overdue: []pleg.Inspection{
+			{UID: "a", Namespace: "old", Name: "other", Started: at(5), Hung: true, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"}},
+			{UID: "c", Namespace: "shop", Name: "new", Started: at(6)},
+		},
+	})
+	pods[0].Node = "n1"
+	for n, want := range []string{
+		`{"uid":"a","node":"n1","name":"web-0","namespace":"shop","state":"hung","severity":"problem","running":0,"total":0,"restarts":0,"stale":true,"inspection":{"since":"1970-01-01T00:00:05Z","hung":true,"call":"ContainerStatus","container":"app"},` +
+			`"finding":{"cause":"hung container","severity":"problem","summary":"old/other hangs since 02:00 (25s) in ContainerStatus of app","evidence":"old/other hangs since 02:00 (25s) in ContainerStatus of app","advice":"do","subject":"old/other","what":"hangs","detail":" in ContainerStatus of app","since":"1970-01-01T00:00:05Z","attempts":1,"pod":"old/other","podUID":"a","container":"app","call":"ContainerStatus"},"currentAsOf":"1970-01-01T00:00:01Z"}`,
+		`{"uid":"b","name":"web-0","namespace":"shop","state":"failed","severity":"problem","running":0,"total":0,"restarts":0,"error":"broken","stale":true,` +
+			`"finding":{"cause":"runtime fails","severity":"problem","summary":"shop/web-0 cannot be inspected: broken","evidence":"shop/web-0 cannot be inspected: broken","advice":"do","subject":"shop/web-0","what":"cannot be inspected","detail":": broken","pod":"shop/web-0","podUID":"b"},"currentAsOf":"1970-01-01T00:00:03Z"}`,
+		`{"uid":"c","name":"new","namespace":"shop","state":"hung","severity":"problem","running":0,"total":0,"restarts":0,"uninspected":true,"inspection":{"since":"1970-01-01T00:00:06Z","hung":false},` +
+			`"finding":{"cause":"hung container","severity":"problem","summary":"shop/new hangs since 02:00 (24s)","evidence":"shop/new hangs since 02:00 (24s)","advice":"do","subject":"shop/new","what":"hangs","since":"1970-01-01T00:00:06Z","attempts":1,"pod":"shop/new","podUID":"c"}}`,
+	} {
+		pods[n].Finding.Advice = "do" // package verdict tests it
+		if got, err := json.Marshal(pods[n]); err != nil || string(got) != want {
+			t.Errorf("%v:\n%s\nwant\n%s", err, got, want)
+		}
+	}
+}
