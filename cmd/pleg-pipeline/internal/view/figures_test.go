@@ -156,7 +156,7 @@ func TestReadNamesSomePods(t *testing.T) {
 			t.Errorf("before the first list: %+v", f)
 		}
 		p.Start(t)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10*time.Second + time.Second/2) // between two lists
 		f := view.ReadFigures(t.Context(), p.Pipeline, registry)
 		var longest []pleg.PodUID
 		for _, p := range p.Cache().Pending()[:100] {

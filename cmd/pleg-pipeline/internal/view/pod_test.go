@@ -11,8 +11,10 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func status() *pleg.PodStatus {
@@ -100,6 +102,7 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 	}}}
 	again := hung
 	again.Quarantined = []pleg.Quarantined{{UID: "u", Namespace: "shop", Name: "web", Since: time.Unix(1, 0), Hung: 2}}
+	away := pleg.Status{Quarantined: again.Quarantined}
 	for name, test := range map[string]struct {
 		entries            []cache.Entry
 		now                pleg.Status
@@ -108,14 +111,15 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 		err                string
 		call               string
 	}{
-		"good":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "notready 1/2", false, false, "", ""},
-		"failed":                {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "failed 1/2", true, false, "broken", ""},
-		"hangs":                 {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "hung 1/2", true, false, "", "ContainerStatus of app"},
-		"never inspected":       {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
-		"hangs from the start":  {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "hung 1/1", false, true, "", "ContainerStatus of app"},
-		"failed from the start": {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "failed 1/1", false, true, "broken", ""},
-		"not in the list yet":   {nil, hung, "hung 0/0", false, true, "", "ContainerStatus of app"},
-		"not yet, and again":    {nil, again, "hung 0/0", false, true, "", "ContainerStatus of app"},
+		"good":                   {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "notready 1/2", false, false, "", ""},
+		"failed":                 {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "failed 1/2", true, false, "broken", ""},
+		"hangs":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "hung 1/2", true, false, "", "ContainerStatus of app"},
+		"never inspected":        {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
+		"hangs from the start":   {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "hung 1/1", false, true, "", "ContainerStatus of app"},
+		"failed from the start":  {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "failed 1/1", false, true, "broken", ""},
+		"not in the list yet":    {nil, hung, "hung 0/0", false, true, "", "ContainerStatus of app"},
+		"not yet, not in flight": {nil, away, "hung 0/0", false, true, "", ""},
+		"not yet, and again":     {nil, again, "hung 0/0", false, true, "", "ContainerStatus of app"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := view.Pods(test.entries, test.now)
@@ -289,6 +293,27 @@ func TestJSONOfAPodInTrouble(t *testing.T) {
 		pods[n].Finding.Advice = "do" // package verdict tests it
 		if got, err := json.Marshal(pods[n]); err != nil || string(got) != want {
 			t.Errorf("%v:\n%s\nwant\n%s", err, got, want)
+		}
+	}
+}
+
+// A filter selects a pod by its namespace, its UID and the labels of its newest sandbox, all of them.
+func TestWanted(t *testing.T) {
+	p := inspected(status())
+	for _, test := range []struct {
+		filter pleg.Filter
+		want   bool
+	}{
+		{pleg.Filter{}, true},
+		{pleg.Filter{Namespaces: []string{"shop"}, PodUIDs: []pleg.PodUID{"u"}, Selector: "app=web"}, true},
+		{pleg.Filter{Namespaces: []string{"web"}, Selector: "app=web"}, false},
+		{pleg.Filter{PodUIDs: []pleg.PodUID{"shop"}, Selector: "app=web"}, false},
+		{pleg.Filter{Namespaces: []string{"shop"}, Selector: "app=old"}, false},
+	} {
+		f, err := filter.New(test.filter)
+		kit.Must(t, err)
+		if got := p.Wanted(&f); got != test.want {
+			t.Errorf("%+v selects the pod: %t", test.filter, got)
 		}
 	}
 }
