@@ -78,7 +78,8 @@ func TestImagesThatMove(t *testing.T) {
 
 var proc = fstest.MapFS{
 	"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink},
-	"7/fd/4": {Data: []byte("socket:[71]"), Mode: fs.ModeSymlink},
+	"7/fd/4":  {Data: []byte("socket:[71]"), Mode: fs.ModeSymlink},
+	"12/stat": {Data: []byte("12 (crictl) S 1")}, "12/fd/3": {Data: []byte("socket:[120]"), Mode: fs.ModeSymlink},
 	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
 }
 
@@ -134,9 +135,17 @@ func TestUnread(t *testing.T) {
 			}
 			w := host.New(o)
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{}, podcache.New()) })
-			time.Sleep(9 * time.Second)
-			synctest.Wait()
 			var r pleg.Report
+			for _, soon := range []bool{true, false} { // a client has not read for 5 s at the look of the sixth second
+				time.Sleep(map[bool]time.Duration{true: 5900, false: 200}[soon] * time.Millisecond)
+				synctest.Wait()
+				if w.Report(&r); (len(nodestate.Of(r.Details).Unread) > 0) != (!soon && len(test.want) > 0) {
+					t.Errorf("after %v: %+v", time.Since(began), r.Details)
+				}
+			}
+			time.Sleep(2900 * time.Millisecond)
+			synctest.Wait()
+			r = pleg.Report{}
 			w.Report(&r)
 			unread := nodestate.Of(r.Details).Unread
 			require(unread, test.want)
@@ -165,11 +174,11 @@ func TestDisk(t *testing.T) {
 			err          error
 		}{
 			{50, 10, false, nil},
-			{94.5, 0, false, nil},
-			{97, 10, true, nil},
-			{94.5, 10, true, nil},
+			{94.9, 0, false, nil},
+			{95, 10, true, nil},
+			{94, 10, true, nil},
 			{10, 99, true, nil},
-			{93, 10, false, nil},
+			{93.9, 10, false, nil},
 			{94.5, 10, false, nil},
 			{97, 10, true, nil},
 			{0, 0, false, fs.ErrNotExist},
