@@ -221,6 +221,7 @@ func TestEnds(t *testing.T) {
 	}{
 		"Ctrl-C, in the filter too": {func(term *terminal, _ *source) { term.write("/\x03") }, nil},
 		"events fail":               {func(_ *terminal, s *source) { s.fail <- failed }, failed},
+		"events are cancelled":      {func(_ *terminal, s *source) { s.fail <- fmt.Errorf("read: %w", context.Canceled) }, nil},
 		"the terminal is closed":    {func(term *terminal, _ *source) { term.screen.Fini() }, nil},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
