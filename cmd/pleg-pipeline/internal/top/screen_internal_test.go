@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdamore/tcell/v3/color"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -79,6 +80,7 @@ func TestScreens(t *testing.T) {
 		{"start", 80, 24, nil},
 		{"unlisted", 80, 24, nil},
 		{"gap", 80, 24, nil},
+		{"wide", 160, 12, nil},
 		{"paused", 80, 24, []key{"p"}},
 		{"hang", 80, 24, nil},
 		{"cluster", 80, 24, nil},
@@ -92,6 +94,10 @@ func TestScreens(t *testing.T) {
 			case "unlisted":
 				m = newModel(Options{})
 				m.apply(update{state: State{Status: pleg.Status{At: noon, Inspectors: 8, Waiting: 3, InFlight: 2}}}, noon)
+			case "wide": // one name, as of a static pod and its successor
+				last := &pleg.PodStatus{Namespace: "kube-system", Name: "etcd-worker-3"}
+				entries := []cache.Entry{{UID: "8c1f0d5b2a", Last: last}, {UID: "0b7e77e0-2c3d-4f6a", Last: last}}
+				m.apply(update{state: State{Status: m.state.Status, Pods: view.Pods(entries, pleg.Status{})}}, noon)
 			case "gap":
 				ev := event("busy", pleg.ContainerDied)
 				ev.Node, ev.ContainerName, ev.ExitCode = "worker-3.eu-west.example.com", "日本語", new(int32(0))
@@ -124,7 +130,7 @@ func TestScreens(t *testing.T) {
 func TestColumnsOfACluster(t *testing.T) {
 	m := sample()
 	m.state.Cluster = &Cluster{}
-	for width, want := range map[int]int{narrow: 7, narrow + 1: 9} {
+	for width, want := range map[int]int{90: 7, 91: 9} {
 		if columns := m.columns(width, noon); len(columns) != want {
 			t.Errorf("%d columns in a width of %d, want %d", len(columns), width, want)
 		}
