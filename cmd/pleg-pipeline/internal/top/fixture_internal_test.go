@@ -194,6 +194,6 @@ func of(pods ...view.Pod) update { return update{state: State{Status: healthy(),
 func healthy() pleg.Status {
 	return pleg.Status{
 		At: noon, Endpoint: "unix:///run/s", Healthy: true, Inspectors: 8, InFlight: 1,
-		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
+		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32400 * time.Microsecond, Period: time.Second},
 	}
 }

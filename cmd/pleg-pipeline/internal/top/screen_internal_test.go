@@ -76,6 +76,7 @@ func TestScreens(t *testing.T) {
 		{"help", 80, 24, []key{"?"}},
 		{"filter", 80, 24, []key{"/", "d", "e", "a", "d"}},
 		{"filtered", 80, 24, []key{"/", "d", "e", "a", "d", "Enter"}},
+		{"edited", 40, 12, append([]key{"/"}, slices.Repeat([]key{"a", "b"}, 20)...)},
 		{"nothing", 80, 24, []key{"/", "x", "y", "Enter"}},
 		{"start", 80, 24, nil},
 		{"unlisted", 80, 24, nil},
@@ -92,7 +93,7 @@ func TestScreens(t *testing.T) {
 			case "start":
 				m = newModel(Options{Filter: "words of the command line"})
 			case "unlisted":
-				m = newModel(Options{})
+				m = newModel(Options{Filter: "x"})
 				m.apply(update{state: State{Status: pleg.Status{At: noon, Inspectors: 8, Waiting: 3, InFlight: 2}}}, noon)
 			case "wide": // one name, as of a static pod and its successor
 				last := &pleg.PodStatus{Namespace: "kube-system", Name: "etcd-worker-3"}
@@ -118,8 +119,8 @@ func TestScreens(t *testing.T) {
 			s.draw(m, noon) // the model learns the number of rows
 			for _, k := range test.keys {
 				kit.Must(t, m.press(k, noon))
+				s.draw(m, noon)
 			}
-			s.draw(m, noon)
 			kit.Must(t, term.Drain())
 			kit.Golden(t, "testdata/"+test.name+".golden", term.text()+term.styles())
 		})
@@ -292,6 +293,25 @@ func TestVerdict(t *testing.T) {
 		text, advice, severity := m.verdict(noon)
 		if got := fmt.Sprintf("%q %q %s", text, advice, severity); got != test.want {
 			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}
+
+// A text with wide characters that does not fit ends in its last cell, and none is cut in half.
+func TestWideCharacters(t *testing.T) {
+	for width, want := range []string{"..........|0", "….........|1", " …........|2", "日….......|3", "日 …......|4", "日本….....|5", "日本語....|6", "日本語....|6"} {
+		s := &screen{Screen: newTerminal(t, 10, 1).screen, width: 10, height: 1}
+		for x := range 10 {
+			s.Put(x, 0, ".", plain)
+		}
+		used := s.text(0, 0, width, "日本語", plain)
+		got := ""
+		for x := 0; x < 10; {
+			cell, _, cells := s.Get(x, 0)
+			got, x = got+cell, x+max(1, cells)
+		}
+		if got = fmt.Sprint(got, "|", used); got != want {
+			t.Errorf("in %d cells: %q, want %q", width, got, want)
 		}
 	}
 }
