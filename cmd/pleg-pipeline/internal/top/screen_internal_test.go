@@ -72,7 +72,7 @@ func TestScreens(t *testing.T) {
 		{"120x30", 120, 30, []key{"Down"}},
 		{"40x12", 40, 12, nil},
 		{"10x3", 10, 3, nil},
-		{"scrolled", 40, 12, []key{"PgDn", "Down", "Up"}},
+		{"scrolled", 40, 12, []key{"PgDn", "Down", "Up", "PgDn", "PgUp"}},
 		{"help", 80, 24, []key{"?"}},
 		{"filter", 80, 24, []key{"/", "d", "e", "a", "d"}},
 		{"filtered", 80, 24, []key{"/", "d", "e", "a", "d", "Enter"}},
