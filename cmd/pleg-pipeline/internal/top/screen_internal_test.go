@@ -208,13 +208,13 @@ func TestFilter(t *testing.T) {
 	m := newModel(Options{})
 	m.apply(of(viewOf("web", 1, 0), viewOf("dead", 0, 0)), noon)
 	died := event("dead", pleg.ContainerDied)
-	died.Reason = "OOMKilled"
+	died.Reason, died.Node = "OOMKilled", "worker-7"
 	for _, ev := range []fleet.Event{died, event("web", pleg.ContainerStarted)} {
 		m.addEvent(ev, noon)
 	}
 	m.addToFeed(fleet.Event{Event: pleg.Event{Type: pleg.Gap}})
 	for filter, want := range map[string][2]int{
-		"": {2, 3}, "web": {1, 2}, "SHOP/": {2, 3}, "uid-dead": {1, 2}, "app": {2, 3}, "notready": {1, 1}, "web notready": {0, 1}, "started": {0, 2}, "oomkilled died": {0, 2},
+		"": {2, 3}, "web": {1, 2}, "SHOP/": {2, 3}, "uid-dead": {1, 2}, "app": {2, 3}, "notready": {1, 1}, "web notready": {0, 1}, "started": {0, 2}, "oomkilled died": {0, 2}, "worker-7 SHOP/dead": {0, 2},
 	} {
 		m.filter = filter
 		if m.arrange(noon); len(m.rows) != want[0] || len(m.events(9)) != want[1] {
