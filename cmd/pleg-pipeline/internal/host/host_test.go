@@ -61,10 +61,13 @@ func TestImagesThatMove(t *testing.T) {
 			Sockets: func() ([]host.Socket, error) { return nil, nil },
 		})
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{at: &at}, podcache.New()) })
-		for _, test := range []struct{ says, want string }{{"/images", "/images"}, {"/other", "/other"}, {"", "/other"}} {
+		for _, test := range []struct {
+			says, want string
+			lasts      time.Duration
+		}{{"/images", "/images", time.Minute}, {"/other", "/other", 10 * time.Minute}, {"", "/other", 11 * time.Minute}} {
 			at.Store(test.says)
 			moved := time.Now()
-			time.Sleep(11*time.Minute + 100*time.Millisecond)
+			time.Sleep(test.lasts + 100*time.Millisecond)
 			synctest.Wait()
 			var r pleg.Report
 			w.Report(&r)
