@@ -230,7 +230,7 @@ func TestUsage(t *testing.T) {
 	if used, inodes, err := host.Usage("/proc/self"); used != 0 || inodes != 0 || err != nil {
 		t.Errorf("of /proc %v %% and %v %%, %v", used, inodes, err)
 	}
-	if _, _, err := host.Usage("/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := host.Usage("/nonexistent"); !errors.Is(err, fs.ErrNotExist) || err.Error() != "statfs /nonexistent: no such file or directory" {
 		t.Errorf("of a path that does not exist: %v", err)
 	}
 }
