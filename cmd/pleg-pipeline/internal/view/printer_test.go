@@ -184,6 +184,9 @@ var errBroken = errors.New("broken")
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestEachEventIsOneWrite(t *testing.T) {
+	if all := strings.Join(view.Formats(), " "); all != "text wide name json" {
+		t.Errorf("the formats are %s", all)
+	}
 	for _, f := range view.Formats() {
 		options := view.PrintOptions{Format: view.Format(f)}
 		if got, want := len(printEvents(t, options)), len(events()); got != want {
