@@ -62,7 +62,7 @@ func events() (all []fleet.Event) {
 			Seq: 10, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app",
 			Replayed: true, ObservedAt: at,
 		},
-		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "b\x1bd", ContainerName: "x\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
+		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "b\x1bd", ContainerName: "xé\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
 	} {
 		all = append(all, fleet.Event{Event: ev})
 	}
