@@ -239,6 +239,15 @@ func TestSilentDaemonBesideAHealthyRuntime(t *testing.T) {
 	})
 }
 
+func TestEndpointOfADaemon(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]*doctor.Daemon{"unix:///s": doctor.NewDaemon("/run/d", pleg.Status{Endpoint: "unix:///s"}), "": nil} {
+		if got := d.Endpoint(); got != want {
+			t.Errorf("the endpoint is %q, want %q", got, want)
+		}
+	}
+}
+
 // The state of a process that is able to answer does not explain why a daemon does not.
 func TestProcessOfASilentDaemon(t *testing.T) {
 	t.Parallel()
