@@ -110,7 +110,9 @@ func TestRankWithAFullStream(t *testing.T) {
 		{"problem", 900, 1000, "\x1b[31mPROBLEM\x1b[0m: 1 of 1 nodes; the stream is 90 % full\n"},
 	} {
 		ranked := doctor.Rank([]fleet.Node{{Name: "n1", Verdict: &fleet.Verdict{Severity: test.severity}}}, time.Now())
-		ranked.Fills(test.used, test.limit)
+		if ranked.Fills(test.used, test.limit); test.limit == 0 && ranked.Stream != 0 {
+			t.Errorf("the stream has no limit and is %d %% full", ranked.Stream)
+		}
 		var text strings.Builder
 		if err := ranked.Print(&text, doctor.TextOptions{Color: true}); err != nil || !strings.HasPrefix(text.String(), test.want) {
 			t.Errorf("%s, %d of %d bytes: %v, %q, want %q", test.severity, test.used, test.limit, err, &text, test.want)
