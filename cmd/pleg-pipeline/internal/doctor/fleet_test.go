@@ -69,7 +69,7 @@ func TestRank(t *testing.T) {
 func TestJSONOfAFleet(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0).UTC()
-	slow := fleet.Finding{Cause: "slow container", Severity: "warning", Subject: "shop/a", What: "is slow", Since: now.Add(-time.Minute), Advice: "look", Pod: "shop/a"}
+	slow := fleet.Finding{Cause: "slow container", Severity: "warning", Subject: "shop/a and 1 more pod", What: "are slow", Since: now.Add(-time.Minute), Advice: "look", Pod: "shop/a"}
 	f := doctor.Rank([]fleet.Node{
 		{Name: "n1", Verdict: &fleet.Verdict{Severity: "ok", Text: "OK: well", Findings: []fleet.Finding{}}},
 		{Name: "n2"},
@@ -84,6 +84,9 @@ func TestTableOfNodesFits(t *testing.T) {
 	t.Parallel()
 	found := fleet.Finding{Cause: "hung container", Pod: "shop/" + strings.Repeat("p", 100)}
 	ranked := doctor.Rank([]fleet.Node{{Name: "n1", Verdict: &fleet.Verdict{Severity: "problem", Findings: []fleet.Finding{found}}}}, time.Now())
+	if ranked.Verdict != "PROBLEM: 1 of 1 nodes" { // the finding of an older agent says only its cause
+		t.Errorf("the verdict is %q", ranked.Verdict)
+	}
 	for width, want := range map[int]string{60: "shop/ppppppp…ppppppppppp\n", 30: "shop/p…ppppp\n", 0: " " + found.Pod + "\n"} {
 		var text strings.Builder
 		if err := ranked.Print(&text, doctor.TextOptions{Width: width}); err != nil || !strings.HasSuffix(text.String(), want) {
