@@ -14,9 +14,10 @@ import (
 
 // Root gets no advice to become root.
 func TestAllowed(t *testing.T) {
-	for uid, sudo := range map[int]bool{0: false, 1000: true} {
-		if advice := allowed(uid); strings.Contains(advice, "sudo") != sudo {
-			t.Errorf("user %d: %q", uid, advice)
+	const root = "root is denied, too: run this command on the node itself, outside of a container, or look for AppArmor or SELinux (dmesg)"
+	for uid, want := range map[int]string{0: root, 1: verdict.NoPermission.Advice(), 1000: verdict.NoPermission.Advice()} {
+		if advice := allowed(uid); advice != want || strings.Contains(advice, "sudo") != (uid > 0) {
+			t.Errorf("user %d: %q, want %q", uid, advice, want)
 		}
 	}
 }

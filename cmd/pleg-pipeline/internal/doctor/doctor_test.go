@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC
+	time.Local = time.FixedZone("CEST", 2*60*60)
 	goleak.VerifyTestMain(m)
 }
 
@@ -92,13 +93,18 @@ func TestExamineSimulated(t *testing.T) {
 			if test.breakIt != nil {
 				test.breakIt(t, rt, pods)
 			}
-			r := doctor.Examine(t.Context(), serve(t, rt))
+			o := serve(t, rt)
+			o.NoDaemon = "none is asked"
+			r := doctor.Examine(t.Context(), o)
 			check(t, r, test.cause, test.severity, test.evidence...)
 			if len(r.Findings) > 1 {
 				t.Errorf("%d findings, want one: %+v", len(r.Findings), r.Findings)
 			}
 			if r.Counts.Pods < 20 || r.Counts.Running < 40 || len(r.Lists) != 2 && test.cause != verdict.ListTooLarge {
 				t.Errorf("counts %+v, lists %+v", r.Counts, r.Lists)
+			}
+			if test.name != "no call takes a second" { // it is healthy
+				golden(t, r)
 			}
 		})
 	}
@@ -135,6 +141,18 @@ func check(t *testing.T, r *doctor.Report, cause verdict.Cause, severity verdict
 	if _, err := json.Marshal(r); err != nil {
 		t.Error(err)
 	}
+}
+
+// golden compares both forms of a report with a file: the text, and JSON.
+func golden(t *testing.T, r interface {
+	Print(io.Writer, doctor.TextOptions) error
+}) {
+	t.Helper()
+	var text strings.Builder
+	kit.Must(t, r.Print(&text, doctor.TextOptions{Width: 100}))
+	object, err := json.MarshalIndent(r, "", " ")
+	kit.Must(t, err)
+	kit.Golden(t, "testdata/"+strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())+".golden", text.String()+string(object)+"\n")
 }
 
 // TestExamineEnds examines a runtime that does not answer: it takes the time that was asked for, or ends

@@ -65,11 +65,28 @@ func TestRank(t *testing.T) {
 	}
 }
 
+// Programs get each verdict as its agent published it, in the order of the text.
+func TestJSONOfAFleet(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0).UTC()
+	slow := fleet.Finding{Cause: "slow container", Severity: "warning", Subject: "shop/a and 1 more pod", What: "are slow", Since: now.Add(-time.Minute), Advice: "look", Pod: "shop/a"}
+	f := doctor.Rank([]fleet.Node{
+		{Name: "n1", Verdict: &fleet.Verdict{Severity: "ok", Text: "OK: well", Findings: []fleet.Finding{}}},
+		{Name: "n2"},
+		{Name: "n3", Verdict: &fleet.Verdict{Severity: "warning", Text: "WARNING: slow", Findings: []fleet.Finding{slow, {Cause: "disk", What: "is full"}}}},
+	}, now)
+	f.Fills(79_999, 100_000)
+	golden(t, f)
+}
+
 // The name of a pod is cut in its middle, as far as the table needs to fit the terminal.
 func TestTableOfNodesFits(t *testing.T) {
 	t.Parallel()
 	found := fleet.Finding{Cause: "hung container", Pod: "shop/" + strings.Repeat("p", 100)}
 	ranked := doctor.Rank([]fleet.Node{{Name: "n1", Verdict: &fleet.Verdict{Severity: "problem", Findings: []fleet.Finding{found}}}}, time.Now())
+	if ranked.Verdict != "PROBLEM: 1 of 1 nodes" { // the finding of an older agent says only its cause
+		t.Errorf("the verdict is %q", ranked.Verdict)
+	}
 	for width, want := range map[int]string{60: "shop/ppppppp…ppppppppppp\n", 30: "shop/p…ppppp\n", 0: " " + found.Pod + "\n"} {
 		var text strings.Builder
 		if err := ranked.Print(&text, doctor.TextOptions{Width: width}); err != nil || !strings.HasSuffix(text.String(), want) {
@@ -91,15 +108,19 @@ func TestRankWithAFullStream(t *testing.T) {
 		{"ok", 800, 1000, "\x1b[33mWARNING\x1b[0m: 1 of 1 nodes; the stream is 80 % full\n"},
 		{"ok", 800, 0, "\x1b[32mOK\x1b[0m: 1 of 1 nodes\n"},
 		{"warning", 1000, 1000, "\x1b[33mWARNING\x1b[0m: 1 of 1 nodes; the stream is 100 % full\n"},
+		{"unknown", 0, 1000, "\x1b[33mUNKNOWN\x1b[0m: 1 of 1 nodes\n\nNODE  VERDICT  CAUSE  AGE  POD\nn1    unknown  -      -    -\n"},
+		{"of a newer agent", 0, 1000, "\x1b[33mOF A NEWER AGENT\x1b[0m: 1 of 1 nodes\n"},
 		{"problem", 900, 1000, "\x1b[31mPROBLEM\x1b[0m: 1 of 1 nodes; the stream is 90 % full\n"},
 	} {
 		ranked := doctor.Rank([]fleet.Node{{Name: "n1", Verdict: &fleet.Verdict{Severity: test.severity}}}, time.Now())
-		ranked.Fills(test.used, test.limit)
+		if ranked.Fills(test.used, test.limit); test.limit == 0 && ranked.Stream != 0 {
+			t.Errorf("the stream has no limit and is %d %% full", ranked.Stream)
+		}
 		var text strings.Builder
 		if err := ranked.Print(&text, doctor.TextOptions{Color: true}); err != nil || !strings.HasPrefix(text.String(), test.want) {
 			t.Errorf("%s, %d of %d bytes: %v, %q, want %q", test.severity, test.used, test.limit, err, &text, test.want)
 		}
-		if ranked.Healthy() != (test.severity != "problem") { // for the exit code
+		if ranked.Healthy() != (test.severity != "problem" && test.severity != "of a newer agent") { // for the exit code
 			t.Errorf("%s: healthy is %t", test.severity, ranked.Healthy())
 		}
 	}

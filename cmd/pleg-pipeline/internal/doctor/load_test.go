@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func TestMeasureCalls(t *testing.T) {
 		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
 		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
 		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound})                 // removed since the list: no failure
-		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", After: 3 * 3 * 8, Times: 8, Latency: 20 * time.Millisecond}) // one slow sweep of seven
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", After: 3 * 3 * 8, Times: 1, Latency: 20 * time.Millisecond}) // one slow call of one sweep of seven
 		o := serve(t, rt)
 		o.Pressure = fstest.MapFS{"io": {Data: []byte("some avg10=12.00 ")}, "cpu": {Data: []byte("some avg10=34.00 ")}}
 		load, err := doctor.MeasureCalls(t.Context(), o, time.Second, 10*time.Second)
@@ -43,6 +44,14 @@ func TestMeasureCalls(t *testing.T) {
 		serial, four := load.Sweeps[0], load.Sweeps[1]
 		if serial.Count != 7 || serial.MedianSeconds != 8*0.030 || four.MedianSeconds > serial.MedianSeconds*0.6 {
 			t.Errorf("sweeps are %+v", load.Sweeps)
+		}
+		var made []string
+		for _, c := range load.Calls {
+			made = append(made, fmt.Sprint(c.Method, " ", c.AtOnce, ": ", c.Count, ", ", c.Failed))
+		}
+		if got, want := strings.Join(made, "; "), "ListPodSandbox 1: 7, 0; ListContainers 1: 7, 0; PodSandboxStatus 1: 49, 0; PodSandboxStatus 4: 49, 0; PodSandboxStatus 16: 49, 0; "+
+			"ContainerStatus 1: 56, 7; ContainerStatus 4: 56, 7; ContainerStatus 16: 56, 7"; got != want {
+			t.Errorf("the calls are %s, want %s", got, want)
 		}
 		var text bytes.Buffer
 		kit.Must(t, load.Print(&text))
@@ -62,6 +71,27 @@ func TestMeasureCalls(t *testing.T) {
 		}
 	})
 }
+
+// Both forms of a measurement have all figures. The load of the node is left out unless both parts are known, and the
+// table of the sweeps if there is none.
+func TestPrintOfALoad(t *testing.T) {
+	load := &doctor.Load{
+		Runtime: "containerd\n2", CPUs: 3, Pods: 4, StatusCalls: 5, TookSeconds: 6.004, Node: doctor.Node{IOPressure: new(7.4), CPUPressure: new(8.6)},
+		Calls:  []doctor.LoadCall{{"ListPodSandbox", 1, 9, 10, 0.011, 0.012}, {"ContainerStatus", 16, 13, 14, 0.015, 1.6}},
+		Sweeps: []doctor.Sweep{{1, 17, 2}, {4, 18, 1.5}},
+	}
+	golden(t, loadReport{load})
+	load.Node.IOPressure, load.Sweeps = nil, nil
+	var text strings.Builder
+	kit.Must(t, load.Print(&text))
+	if got := text.String(); !strings.HasPrefix(got, "CRI calls of containerd?2: 4 pods, 3 CPUs, measured for 6s.\n\n| call |") || !strings.HasSuffix(got, "| 14 |\n") {
+		t.Errorf("without a load and sweeps:\n%s", got)
+	}
+}
+
+type loadReport struct{ *doctor.Load }
+
+func (l loadReport) Print(w io.Writer, _ doctor.TextOptions) error { return l.Load.Print(w) }
 
 // TestMeasureCallsKeepsWhatItHas interrupts the second round, while 4 pods are inspected at once.
 func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
@@ -116,7 +146,7 @@ func TestMeasureCallsCutsCalls(t *testing.T) {
 
 func TestMeasureCallsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simruntime.New(simruntime.Options{})), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "no pods") {
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simruntime.New(simruntime.Options{})), time.Second, time.Second); err == nil || err.Error() != "the runtime has no pods: there is nothing to measure" {
 			t.Errorf("without pods: %v", err)
 		}
 		rt := simruntime.New(simruntime.Options{})

@@ -85,6 +85,7 @@ func TestExamineNode(t *testing.T) {
 			if _ = r.Print(&text, doctor.TextOptions{}); strings.Contains(text.String(), "\x1b") {
 				t.Errorf("text %q moves the cursor", &text)
 			}
+			golden(t, r)
 		})
 	}
 }
@@ -118,6 +119,10 @@ func TestExamineWithoutRuntime(t *testing.T) {
 		if test.endpoint == hung {
 			o.Watch = 5500 * time.Millisecond
 		}
-		check(t, doctor.Examine(t.Context(), o), test.cause, verdict.Problem, test.evidence)
+		r := doctor.Examine(t.Context(), o)
+		check(t, r, test.cause, verdict.Problem, test.evidence)
+		if advice := "name a unix socket with --runtime-endpoint"; strings.HasPrefix(test.endpoint, "tcp:") && (r.Findings[0].Advice != advice || r.Runtime != "") {
+			t.Errorf("%s: advice %q, want %q", test.endpoint, r.Findings[0].Advice, advice)
+		}
 	}
 }

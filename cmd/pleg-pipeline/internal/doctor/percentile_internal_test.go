@@ -40,7 +40,7 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestSeconds(t *testing.T) {
-	for s, want := range map[float64]string{75.4: "1m15s", 60: "1m0s", 1.2345: "1.23s", 1: "1s", 0.0123456: "12.35ms", 0.0009876: "988µs"} {
+	for s, want := range map[float64]string{75.4: "1m15s", 60: "1m0s", 1.2345: "1.23s", 1: "1s", 0.0123456: "12.35ms", 0.001: "1ms", 0.0009876: "988µs", 0: "0s"} {
 		if got := seconds(s); got != want {
 			t.Errorf("%v s is %q, want %q", s, got, want)
 		}

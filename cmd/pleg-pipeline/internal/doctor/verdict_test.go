@@ -47,10 +47,10 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 		},
 		"a container is slow":    {&slow, nil, well},
 		"everything is slow":     {&simruntime.Fault{Latency: 2100 * time.Millisecond}, nil, "WARNING: the runtime is slow for at least 7.5s: the list of all pods takes up to 2.1s"},
-		"the daemon knows since": {&hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
+		"the daemon knows since": {&hang, quarantined, "PROBLEM: shop/web-0 hangs since 01:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
 		"a list of the daemon hangs": {nil, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
-		}, "PROBLEM: the runtime hangs since 23:59 (60s) in ListContainers"},
+		}, "PROBLEM: the runtime hangs since 01:59 (60s) in ListContainers"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt := simruntime.New(simruntime.Options{})
@@ -75,8 +75,11 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			if r.Verdict != test.want || len(r.Findings) > 1 { // the containers are slow because the runtime is slow
 				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
-			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") || test.want == well && text != well {
+			if text := r.Lasting(); strings.Contains(text, "02:00") || strings.Contains(text, "7.5s") || test.want == well && text != well {
 				t.Errorf("%q changes with each examination", text)
+			}
+			if test.want != well {
+				golden(t, r)
 			}
 		})
 	}
@@ -160,15 +163,14 @@ func TestLineFitsThePlugin(t *testing.T) {
 	name := strings.Repeat("p", 253)
 	hung := pleg.Quarantined{UID: "u1", Namespace: strings.Repeat("n", 63), Name: name, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"}}
 	failed := pleg.Failed{UID: "u1", Namespace: "shop", Name: name, Since: time.Unix(1, 0), Err: errors.New("broken: " + strings.Repeat("x\u00e9", 300))}
-	for want, s := range map[string]pleg.Status{
-		"… in ContainerStatus of app":     {Healthy: true, Quarantined: []pleg.Quarantined{hung}},
-		" cannot be inspected since Jan ": {Healthy: true, Failed: []pleg.Failed{failed}},
-		": xxx":                           {Healthy: true, Failed: []pleg.Failed{{UID: "u1", Err: errors.New(strings.Repeat("x", 300))}}},
+	for want, s := range map[string]pleg.Status{ // a whole line, or the beginning of one that is cut
+		"PROBLEM: " + strings.Repeat("n", 50) + "…" + strings.Repeat("p", 49) + " hangs in ContainerStatus of app":                           {Healthy: true, Quarantined: []pleg.Quarantined{hung}},
+		"PROBLEM: shop/" + strings.Repeat("p", 45) + "…" + strings.Repeat("p", 49) + " cannot be inspected since Jan 1 02:00: broken: xéxé…": {Healthy: true, Failed: []pleg.Failed{failed}},
+		"PROBLEM: u1 cannot be inspected: xxxx…": {Healthy: true, Failed: []pleg.Failed{{UID: "u1", Err: errors.New(strings.Repeat("x", 300))}}},
 	} {
 		r := doctor.Judge(doctor.NewDaemon("/run/d", s))
 		line := r.Lasting()
-		before, after, _ := strings.Cut(want, "…")
-		if len(line) >= 300 || !utf8.ValidString(line) || !strings.Contains(line, before) || !strings.Contains(line, after) {
+		if before, cut := strings.CutSuffix(want, "…"); line != want && (!cut || len(line) < 298 || !strings.Contains(line, "é") && len(line) < 299 || len(line) >= 300 || !utf8.ValidString(line) || !strings.HasPrefix(line, before) || !strings.HasSuffix(line, "…")) {
 			t.Errorf("%d bytes: %q, want less than 300 and %q", len(line), line, want)
 		}
 		if whole := r.Findings[0].Subject; whole != r.Findings[0].Pod {
@@ -181,8 +183,8 @@ func TestLineFitsThePlugin(t *testing.T) {
 // knows more.
 func TestDenied(t *testing.T) {
 	denied := verdict.Finding{Cause: verdict.NoPermission, Severity: verdict.Problem, Summary: "the runtime cannot be asked"}
-	if doctor.Judge(nil, denied).Denied() == nil {
-		t.Error("nobody knows more, and it is a problem of the node")
+	if r := doctor.Judge(nil, denied); r.Denied() == nil || r.Healthy() {
+		t.Errorf("nobody knows more, and it is a problem of the node: %s", r.Verdict)
 	}
 	if f := doctor.Judge(nil, verdict.Finding{Cause: verdict.RuntimeStopped}).Denied(); f != nil {
 		t.Errorf("a runtime that is stopped: %+v", f)
@@ -226,6 +228,26 @@ func TestDaemonThatEnded(t *testing.T) {
 	}
 }
 
+// A runtime that answers is no reason why its daemon does not.
+func TestSilentDaemonBesideAHealthyRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := serve(t, simruntime.New(simruntime.Options{}))
+		o.Ask = func(context.Context) *doctor.Daemon { return doctor.SilentDaemon("/run/d", "refused", nil) }
+		r := doctor.Examine(t.Context(), o)
+		check(t, r, verdict.DaemonSilent, verdict.Warning)
+		golden(t, r)
+	})
+}
+
+func TestEndpointOfADaemon(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]*doctor.Daemon{"unix:///s": doctor.NewDaemon("/run/d", pleg.Status{Endpoint: "unix:///s"}), "": nil} {
+		if got := d.Endpoint(); got != want {
+			t.Errorf("the endpoint is %q, want %q", got, want)
+		}
+	}
+}
+
 // The state of a process that is able to answer does not explain why a daemon does not.
 func TestProcessOfASilentDaemon(t *testing.T) {
 	t.Parallel()
@@ -236,6 +258,13 @@ func TestProcessOfASilentDaemon(t *testing.T) {
 		d := doctor.SilentDaemon("/run/d", "refused", &nodestate.Process{PID: 7, State: state})
 		if d.Silent != want || d.Frozen() != (state == "T" || state == "t") {
 			t.Errorf("state %s: %q, frozen %t, want %q", state, d.Silent, d.Frozen(), want)
+		}
+		advice := verdict.DaemonSilent.Advice()
+		if d.Frozen() {
+			advice = "continue it (kill -CONT 7)"
+		}
+		if f, _ := errors.AsType[verdict.Error](d.Err()); f.Cause != verdict.DaemonSilent || f.Advice != advice {
+			t.Errorf("state %s: %s, advice %q, want %q", state, f.Cause, f.Advice, advice)
 		}
 		if f, _ := errors.AsType[verdict.Error](d.Err()); f.Severity != verdict.Problem || f.Summary != "the daemon at /run/d does not answer: "+want {
 			t.Errorf("state %s: %s: %s", state, f.Severity, f.Summary)

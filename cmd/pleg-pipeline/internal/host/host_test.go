@@ -61,10 +61,13 @@ func TestImagesThatMove(t *testing.T) {
 			Sockets: func() ([]host.Socket, error) { return nil, nil },
 		})
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{at: &at}, podcache.New()) })
-		for _, test := range []struct{ says, want string }{{"/images", "/images"}, {"/other", "/other"}, {"", "/other"}} {
+		for _, test := range []struct {
+			says, want string
+			lasts      time.Duration
+		}{{"/images", "/images", time.Minute}, {"/other", "/other", 10 * time.Minute}, {"", "/other", 11 * time.Minute}} {
 			at.Store(test.says)
 			moved := time.Now()
-			time.Sleep(11*time.Minute + 100*time.Millisecond)
+			time.Sleep(test.lasts + 100*time.Millisecond)
 			synctest.Wait()
 			var r pleg.Report
 			w.Report(&r)
@@ -78,7 +81,8 @@ func TestImagesThatMove(t *testing.T) {
 
 var proc = fstest.MapFS{
 	"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink},
-	"7/fd/4": {Data: []byte("socket:[71]"), Mode: fs.ModeSymlink},
+	"7/fd/4":  {Data: []byte("socket:[71]"), Mode: fs.ModeSymlink},
+	"12/stat": {Data: []byte("12 (crictl) S 1")}, "12/fd/3": {Data: []byte("socket:[120]"), Mode: fs.ModeSymlink},
 	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
 }
 
@@ -134,9 +138,17 @@ func TestUnread(t *testing.T) {
 			}
 			w := host.New(o)
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{}, podcache.New()) })
-			time.Sleep(9 * time.Second)
-			synctest.Wait()
 			var r pleg.Report
+			for _, soon := range []bool{true, false} { // a client has not read for 5 s at the look of the sixth second
+				time.Sleep(map[bool]time.Duration{true: 5900, false: 200}[soon] * time.Millisecond)
+				synctest.Wait()
+				if w.Report(&r); (len(nodestate.Of(r.Details).Unread) > 0) != (!soon && len(test.want) > 0) {
+					t.Errorf("after %v: %+v", time.Since(began), r.Details)
+				}
+			}
+			time.Sleep(2900 * time.Millisecond)
+			synctest.Wait()
+			r = pleg.Report{}
 			w.Report(&r)
 			unread := nodestate.Of(r.Details).Unread
 			require(unread, test.want)
@@ -165,11 +177,11 @@ func TestDisk(t *testing.T) {
 			err          error
 		}{
 			{50, 10, false, nil},
-			{94.5, 0, false, nil},
-			{97, 10, true, nil},
-			{94.5, 10, true, nil},
+			{94.9, 0, false, nil},
+			{95, 10, true, nil},
+			{94, 10, true, nil},
 			{10, 99, true, nil},
-			{93, 10, false, nil},
+			{93.9, 10, false, nil},
 			{94.5, 10, false, nil},
 			{97, 10, true, nil},
 			{0, 0, false, fs.ErrNotExist},
@@ -218,7 +230,7 @@ func TestUsage(t *testing.T) {
 	if used, inodes, err := host.Usage("/proc/self"); used != 0 || inodes != 0 || err != nil {
 		t.Errorf("of /proc %v %% and %v %%, %v", used, inodes, err)
 	}
-	if _, _, err := host.Usage("/nonexistent"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := host.Usage("/nonexistent"); !errors.Is(err, fs.ErrNotExist) || err.Error() != "statfs /nonexistent: no such file or directory" {
 		t.Errorf("of a path that does not exist: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -69,7 +70,7 @@ func (s *announced) RecvMsg(any) error {
 // announce changes.
 func TestSilence(t *testing.T) {
 	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
-	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7)"
+	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7), crictl (PID 12)"
 	waiting := []pleg.State{pleg.StateCreated}
 	for name, test := range map[string]struct {
 		version    *runtimeapi.VersionResponse
@@ -85,7 +86,7 @@ func TestSilence(t *testing.T) {
 		"a creation waits":        {containerd2, nil, true, 2, false, 1, problem},
 		"no sandbox is ready":     {containerd2, nil, false, 3, false, 0, ""},
 		"all is announced":        {containerd2, waiting, true, 2, true, 1, ""},
-		"changes go on":           {containerd2, waiting, true, 2, false, 1, strings.Replace(problem, "2", "5", 1)},
+		"changes go on":           {containerd2, waiting, true, 2, false, 1, strings.Replace(problem, "of 2", "of 5", 1)},
 		"a socket shows it":       {containerd2, waiting, true, 2, false, 1, ""},
 		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
 		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1.7.29"}, waiting, true, 3, false, 0, ""},
@@ -104,7 +105,7 @@ func TestSilence(t *testing.T) {
 				cache.Set("u", p, nil, time.Now())
 			}
 			w := host.New(host.Options{Endpoint: "unix:///runtime", Proc: withSelf(proc), Usage: usage, Sockets: func() ([]host.Socket, error) {
-				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
+				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 120}, {Path: "/runtime", Peer: 71}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
 			}})
 			set()
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, a, cache) })
@@ -114,6 +115,9 @@ func TestSilence(t *testing.T) {
 				w.Report(&r)
 				for _, found := range r.Troubles {
 					if found.Subject == "a client" {
+						if waited := time.Since(found.Since); found.Cause != string(verdict.ClientNotReading) || !found.Problem || waited < 5*time.Second || waited > 6*time.Minute {
+							t.Errorf("found %+v", found)
+						}
 						return found.Subject + " " + found.What + found.Detail
 					}
 				}
@@ -123,7 +127,11 @@ func TestSilence(t *testing.T) {
 			if got := a.opened.Load(); got > 0 {
 				t.Errorf("after 19 s, %d streams were opened", got)
 			}
-			time.Sleep(5500 * time.Millisecond) // between two looks
+			time.Sleep(2500 * time.Millisecond)
+			if got := a.opened.Load(); got != test.opened {
+				t.Errorf("after 21 s, %d streams were opened, want %d", got, test.opened)
+			}
+			time.Sleep(3 * time.Second) // between two looks
 			for range test.changes {
 				states = append(states, pleg.StateExited)
 				set()
@@ -162,6 +170,15 @@ func TestSilence(t *testing.T) {
 			a.events <- struct{}{}
 			if got := report(); got != "" || a.opened.Load() != 1 {
 				t.Errorf("an event was announced: %q, %d streams opened", got, a.opened.Load())
+			}
+			if test.containers == nil { // the changes have ended the wait
+				return
+			}
+			time.Sleep(57 * time.Second)
+			before := a.opened.Load()
+			time.Sleep(7 * time.Second)
+			if after := a.opened.Load(); before != 1 || after != 2 {
+				t.Errorf("%d streams were opened within a minute, %d soon after, want another one", before, after)
 			}
 		})
 	}

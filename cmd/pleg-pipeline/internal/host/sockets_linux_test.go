@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"net"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,8 +29,12 @@ func TestKernelTellsUnreadBytes(t *testing.T) {
 		sockets, err := host.Sockets()
 		kit.Must(t, err)
 		for _, s := range sockets {
-			if s.Path == path {
-				bytes += s.Unread
+			if s.Path != path {
+				continue
+			}
+			bytes += s.Unread
+			if !slices.ContainsFunc(sockets, func(end host.Socket) bool { return end.Inode == s.Peer && end.Peer == s.Inode && end.Path == "" }) {
+				t.Errorf("%+v has no other end among %+v", s, sockets)
 			}
 		}
 		return bytes

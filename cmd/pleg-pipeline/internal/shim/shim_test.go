@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -290,6 +291,57 @@ func TestStuck(t *testing.T) {
 	}
 }
 
+// TestTimes causes troubles between two looks, 5.5 s after the beginning, and others 7 s later. The file says when each is found, since
+// when it is, and when a list of the pod is requested.
+func TestTimes(t *testing.T) {
+	containerd, crio := map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2}, map[int][]string{10: conmon, 11: inC1("S")}
+	var all strings.Builder
+	for _, test := range []struct {
+		name                   string
+		before, trouble, later map[int][]string
+	}{
+		{"a stopped shim", containerd, map[int][]string{10: shimIn("T")}, map[int][]string{10: shimIn("S")}},
+		{"and an end", containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, map[int][]string{10: shimIn("S")}},
+		{"and a later end", containerd, map[int][]string{10: shimIn("t")}, map[int][]string{11: inC1("Z")}},
+		{"two lost ends", containerd, map[int][]string{11: nil}, map[int][]string{12: nil}},
+		{"conmon ended", crio, map[int][]string{10: nil}, map[int][]string{11: nil}},
+		{"a shim in the disk ends", containerd, map[int][]string{10: shimIn("D")}, map[int][]string{10: nil}},
+	} {
+		kit.Bubble(t, test.name, func(t *testing.T) {
+			n := &node{cache: podcache.New()}
+			n.files.Store(&fstest.MapFS{"self/stat": {}})
+			n.set(test.before)
+			n.load(fmt.Sprintf("2.89 2.16 1.62 %d/5000 812\n", 4*runtime.NumCPU())) // not overloaded yet
+			n.running(pleg.StateRunning)
+			w, began := n.watcher(), time.Now()
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			time.Sleep(500 * time.Millisecond)
+			all.WriteString(test.name + "\n")
+			last := " 0 lists"
+			for second := range 40 {
+				n.running(pleg.StateRunning)
+				switch second {
+				case 5:
+					n.set(test.trouble)
+				case 12:
+					n.set(test.later)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				now := fmt.Sprintf(" %d lists", n.asked.Load())
+				for _, s := range w.Stuck() {
+					now += fmt.Sprintf("; %s %s of %s/%s %s since %v, shim %v", s.Container, s.ID, s.Namespace, s.Name, s.UID, s.Since.Sub(began), s.Shim)
+				}
+				if now != last {
+					fmt.Fprintf(&all, "%d s:%s\n", second+1, now)
+					last = now
+				}
+			}
+		})
+	}
+	kit.Golden(t, "testdata/times.golden", all.String())
+}
+
 // TestStartedLater watches a container whose conmon ended before.
 func TestStartedLater(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -539,7 +591,7 @@ func TestBusyRuntime(t *testing.T) {
 		"stopped":             {pleg.Status{Relist: pleg.RelistStatus{Started: since}}, ""},
 		"failing":             {pleg.Status{Relist: pleg.RelistStatus{Failures: 1}}, ""},
 		"slow":                {pleg.Status{Details: nodestate.State{Since: nodestate.Since{Slow: since}}}, ""},
-		"on a node like that": {pleg.Status{}, "2.89 2.16 1.62 4096/5000 812\n"},
+		"on a node like that": {pleg.Status{}, fmt.Sprintf("2.89 2.16 1.62 %d/5000 812\n", 4*runtime.NumCPU()+1)},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			n := &node{cache: podcache.New()}

@@ -1,7 +1,9 @@
 package top
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"strings"
 	"sync/atomic"
@@ -20,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC
+	time.Local = zone
 	goleak.VerifyTestMain(m)
 }
 
@@ -60,6 +62,21 @@ func (t *terminal) text() string {
 	return text.String()
 }
 
+// styles returns a character for the style of each cell: its color or attribute, upper-case if it is bold. The cursor
+// is in the last cell if it is hidden.
+func (t *terminal) styles() string {
+	names := map[tcell.Style]byte{plain: '.', bold: 'B', faint: 'f', good: 'g', good.Bold(true): 'G', warn: 'y', warn.Bold(true): 'Y', bad: 'R', header: 'h'}
+	var text strings.Builder
+	for y := range t.height {
+		for x := range t.width {
+			_, style, _ := t.screen.Get(x, y)
+			text.WriteByte(names[style])
+		}
+		text.WriteByte('\n')
+	}
+	return text.String() + fmt.Sprintf("cursor %+v\n", t.Pos())
+}
+
 // wait waits for a second, after which the terminal must show a text.
 func (t *terminal) wait(want string) {
 	t.Helper()
@@ -86,6 +103,7 @@ type source struct {
 	answer atomic.Pointer[update]
 	asked  atomic.Pointer[pleg.SubscribeOptions] // for events
 	hangs  atomic.Bool
+	late   error         // of a request that hangs; nil for that of its context
 	takes  time.Duration // each answer
 	events chan eventMessage
 	fail   chan error
@@ -97,7 +115,7 @@ func (s *source) set(u update) { s.answer.Store(&u) }
 func (s *source) State(ctx context.Context) (State, error) {
 	if s.hangs.Load() {
 		<-ctx.Done()
-		return State{}, ctx.Err()
+		return State{}, cmp.Or(s.late, ctx.Err())
 	}
 	time.Sleep(s.takes)
 	u := s.answer.Load()
@@ -146,7 +164,11 @@ func show(t *testing.T, u update) (*terminal, *source, <-chan error) {
 	return term, s, ended
 }
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// noon is a time in the zone of the reader. Events have the same time in UTC.
+var (
+	zone = time.FixedZone("CEST", 2*60*60)
+	noon = time.Date(2026, 3, 1, 12, 0, 0, 0, zone)
+)
 
 // viewOf returns a pod with one container, which runs unless running is 0.
 func viewOf(name string, running int, restarts uint32) view.Pod {
@@ -163,7 +185,7 @@ func viewOf(name string, running int, restarts uint32) view.Pod {
 }
 
 func event(name string, kind pleg.EventType) fleet.Event {
-	return fleet.Event{Event: pleg.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}}
+	return fleet.Event{Event: pleg.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon.UTC()}}
 }
 
 // of returns an answer of a healthy node with these pods.
@@ -172,6 +194,6 @@ func of(pods ...view.Pod) update { return update{state: State{Status: healthy(),
 func healthy() pleg.Status {
 	return pleg.Status{
 		At: noon, Endpoint: "unix:///run/s", Healthy: true, Inspectors: 8, InFlight: 1,
-		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
+		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32400 * time.Microsecond, Period: time.Second},
 	}
 }

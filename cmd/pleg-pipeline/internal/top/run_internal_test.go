@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gdamore/tcell/v3/vt"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -23,7 +27,7 @@ func testKeys(t *testing.T) {
 	term, s, ended := show(t, of(viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)))
 	term.wait("healthy")
 	term.wait("pods 3")
-	if asked := s.asked.Load(); asked == nil || !asked.Replay {
+	if asked := s.asked.Load(); asked == nil || !reflect.DeepEqual(*asked, pleg.SubscribeOptions{Name: "pleg-pipeline-top", Replay: true}) {
 		t.Errorf("it asks for the events %+v, want the last one of each container too", asked)
 	}
 	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
@@ -37,8 +41,13 @@ func testKeys(t *testing.T) {
 	term.write("\x1b") // Escape
 	term.wait("gamma")
 
-	term.write("sss")
-	term.wait("sort: restarts")
+	for _, order := range []string{"events", "name", "restarts", "age", "known", "severity"} {
+		term.write("s")
+		synctest.Wait() // a key acts at once
+		if text := term.text(); !strings.Contains(text, "s sort: "+order) {
+			t.Errorf("it does not sort by %s:\n%s", order, text)
+		}
+	}
 
 	term.write("p")
 	term.wait("events: paused, 0 new")
@@ -114,7 +123,7 @@ func TestLostConnection(t *testing.T) { synctest.Test(t, testLostConnection) }
 func testLostConnection(t *testing.T) {
 	term, s, _ := show(t, of(viewOf("alpha", 1, 1)))
 	term.wait("alpha")
-	s.events <- eventMessage{err: errors.New("the server is shutting down")}
+	s.events <- eventMessage{err: status.Error(codes.Unavailable, "the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
 	for _, mark := range []pleg.EventType{pleg.Bookmark, pleg.Synced} { // a quiet node sends only marks
 		s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: mark}}}
@@ -147,18 +156,59 @@ func testLostConnection(t *testing.T) {
 	term.wait("no pods")
 }
 
-// TestAsksRarely uses a source that answers after two seconds: it has four times as long to rest.
+// TestAsksRarely asks sources: once per interval, or one that is slow for a fifth of the time, one that fails for half of it. A request
+// ends after 5 s.
 func TestAsksRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, updates := &source{takes: 2 * time.Second}, make(chan update, 100)
-		s.set(of())
-		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second)
-		defer cancel()
-		kit.Must(t, ask(ctx, s, time.Second, updates))
-		if n := len(updates); n != 10 {
-			t.Errorf("asked %d times in 95 s, want once in 10 s", n)
-		}
-	})
+	failed := errors.New("broken")
+	for _, test := range []struct {
+		takes time.Duration
+		err   error
+		asked int
+		want  string // the last error
+	}{
+		{asked: 95, want: "<nil>"},
+		{takes: 300 * time.Millisecond, asked: 64, want: "<nil>"},
+		{takes: 2 * time.Second, asked: 10, want: "<nil>"},
+		{takes: 300 * time.Millisecond, err: failed, asked: 95, want: "broken"},
+		{takes: 2 * time.Second, err: failed, asked: 24, want: "broken"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, updates := &source{takes: test.takes}, make(chan update, 100)
+			s.set(update{state: State{Status: healthy()}, err: test.err})
+			ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second-1)
+			defer cancel()
+			kit.Must(t, ask(ctx, s, time.Second, updates))
+			if n := len(updates); n != test.asked {
+				t.Errorf("takes %v, error %v: asked %d times in 95 s, want %d", test.takes, test.err, n, test.asked)
+			}
+			for range len(updates) - 1 {
+				<-updates
+			}
+			if last := <-updates; fmt.Sprint(last.err) != test.want {
+				t.Errorf("takes %v: the last error is %v, want %s", test.takes, last.err, test.want)
+			}
+		})
+	}
+}
+
+// A request that hangs ends after 5 s, and says so instead of what the connection says.
+func TestAskOnce(t *testing.T) {
+	for _, test := range []struct {
+		late error
+		want string
+	}{
+		{nil, "nothing for 5s"},
+		{status.Error(codes.DeadlineExceeded, "too late"), "nothing for 5s"},
+		{errors.New("broken"), "broken"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, began := &source{late: test.late}, time.Now()
+			s.hangs.Store(true)
+			if u := askOnce(t.Context(), s); u.err == nil || u.err.Error() != test.want || time.Since(began) != 5*time.Second {
+				t.Errorf("%v after %v, want %q after 5 s", u.err, time.Since(began), test.want)
+			}
+		})
+	}
 }
 
 // TestEnds ends the view by a key and by the source. All other tests end the view by its context, as SIGTERM
@@ -171,6 +221,8 @@ func TestEnds(t *testing.T) {
 	}{
 		"Ctrl-C, in the filter too": {func(term *terminal, _ *source) { term.write("/\x03") }, nil},
 		"events fail":               {func(_ *terminal, s *source) { s.fail <- failed }, failed},
+		"events are cancelled":      {func(_ *terminal, s *source) { s.fail <- fmt.Errorf("read: %w", context.Canceled) }, nil},
+		"the terminal is closed":    {func(term *terminal, _ *source) { term.screen.Fini() }, nil},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			term, s, ended := show(t, of())

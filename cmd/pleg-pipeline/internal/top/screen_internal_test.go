@@ -1,8 +1,10 @@
 package top
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/gdamore/tcell/v3/color"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -69,9 +72,16 @@ func TestScreens(t *testing.T) {
 		{"120x30", 120, 30, []key{"Down"}},
 		{"40x12", 40, 12, nil},
 		{"10x3", 10, 3, nil},
-		{"scrolled", 40, 12, []key{"PgDn", "Down", "Up"}},
+		{"scrolled", 40, 12, []key{"PgDn", "Down", "Up", "PgDn", "PgUp"}},
 		{"help", 80, 24, []key{"?"}},
 		{"filter", 80, 24, []key{"/", "d", "e", "a", "d"}},
+		{"filtered", 80, 24, []key{"/", "d", "e", "a", "d", "Enter"}},
+		{"edited", 40, 12, append([]key{"/"}, slices.Repeat([]key{"a", "b"}, 20)...)},
+		{"nothing", 80, 24, []key{"/", "x", "y", "Enter"}},
+		{"start", 80, 24, nil},
+		{"unlisted", 80, 24, nil},
+		{"gap", 80, 24, nil},
+		{"wide", 160, 12, nil},
 		{"paused", 80, 24, []key{"p"}},
 		{"hang", 80, 24, nil},
 		{"cluster", 80, 24, nil},
@@ -80,6 +90,23 @@ func TestScreens(t *testing.T) {
 			term := newTerminal(t, test.width, test.height)
 			m, s := sample(), &screen{Screen: term.screen}
 			switch test.name {
+			case "start":
+				m = newModel(Options{Filter: "words of the command line"})
+			case "unlisted":
+				m = newModel(Options{Filter: "x"})
+				m.apply(update{state: State{Status: pleg.Status{At: noon, Inspectors: 8, Waiting: 3, InFlight: 2}}}, noon)
+			case "wide": // one name, as of a static pod and its successor
+				last := &pleg.PodStatus{Namespace: "kube-system", Name: "etcd-worker-3"}
+				entries := []cache.Entry{{UID: "8c1f0d5b2a", Last: last}, {UID: "0b7e77e0-2c3d-4f6a", Last: last}}
+				m.apply(update{state: State{Status: m.state.Status, Pods: view.Pods(entries, pleg.Status{})}}, noon)
+			case "gap":
+				ev := event("busy", pleg.ContainerDied)
+				ev.Node, ev.ContainerName, ev.ExitCode = "worker-3.eu-west.example.com", "日本語", new(int32(0))
+				m.addEvent(ev, noon)
+				ev.Type, ev.PodName, ev.Sandbox, ev.Replayed = pleg.ContainerRemoved, "", true, false
+				m.addEvent(ev, noon)
+				m.addEvent(fleet.Event{Event: pleg.Event{Type: pleg.Gap, Missed: 7, Reason: pleg.HistoryTooShort}}, noon)
+				m.apply(update{state: m.state}, noon)
 			case "hang":
 				m.state.Status = allHang()
 			case "cluster":
@@ -92,10 +119,10 @@ func TestScreens(t *testing.T) {
 			s.draw(m, noon) // the model learns the number of rows
 			for _, k := range test.keys {
 				kit.Must(t, m.press(k, noon))
+				s.draw(m, noon)
 			}
-			s.draw(m, noon)
 			kit.Must(t, term.Drain())
-			kit.Golden(t, "testdata/"+test.name+".golden", term.text())
+			kit.Golden(t, "testdata/"+test.name+".golden", term.text()+term.styles())
 		})
 	}
 }
@@ -104,7 +131,7 @@ func TestScreens(t *testing.T) {
 func TestColumnsOfACluster(t *testing.T) {
 	m := sample()
 	m.state.Cluster = &Cluster{}
-	for width, want := range map[int]int{narrow: 7, narrow + 1: 9} {
+	for width, want := range map[int]int{90: 7, 91: 9} {
 		if columns := m.columns(width, noon); len(columns) != want {
 			t.Errorf("%d columns in a width of %d, want %d", len(columns), width, want)
 		}
@@ -127,7 +154,7 @@ func TestHeights(t *testing.T) {
 			kit.Must(t, term.Drain())
 			text := term.text()
 			lines := strings.Split(text, "\n")
-			if height+1 < leastHeight || width < 20 {
+			if height+1 < 6 || width < 20 {
 				if text != "too small"+strings.Repeat("\n", height+1) {
 					t.Errorf("%d x %d is not too small:\n%s", width, height+1, text)
 				}
@@ -163,19 +190,31 @@ func TestOrderOfRows(t *testing.T) {
 	}
 }
 
+// Of pods in the same state, the busiest comes first, then the one with the most restarts.
+func TestOrderOfHealthyPods(t *testing.T) {
+	busy, restarted, quiet := &pod{Pod: viewOf("z", 1, 0), recent: []int64{1}}, &pod{Pod: viewOf("y", 1, 9)}, &pod{Pod: viewOf("x", 1, 0)}
+	for order, want := range map[string]string{"severity": "z y x", "events": "z x y"} {
+		all := []*pod{quiet, restarted, busy}
+		slices.SortFunc(all, func(a, b *pod) int { return compare(order, a, b) })
+		if got := all[0].Name + " " + all[1].Name + " " + all[2].Name; got != want {
+			t.Errorf("by %s: %s, want %s", order, got, want)
+		}
+	}
+}
+
 // Each word of a filter is in a name, the state or a container of a pod, or in the words of an event. Every filter shows
 // that events are missing.
 func TestFilter(t *testing.T) {
 	m := newModel(Options{})
 	m.apply(of(viewOf("web", 1, 0), viewOf("dead", 0, 0)), noon)
 	died := event("dead", pleg.ContainerDied)
-	died.Reason = "OOMKilled"
+	died.Reason, died.Node = "OOMKilled", "worker-7"
 	for _, ev := range []fleet.Event{died, event("web", pleg.ContainerStarted)} {
 		m.addEvent(ev, noon)
 	}
 	m.addToFeed(fleet.Event{Event: pleg.Event{Type: pleg.Gap}})
 	for filter, want := range map[string][2]int{
-		"": {2, 3}, "web": {1, 2}, "SHOP/": {2, 3}, "uid-dead": {1, 2}, "app": {2, 3}, "notready": {1, 1}, "web notready": {0, 1}, "started": {0, 2}, "oomkilled died": {0, 2},
+		"": {2, 3}, "web": {1, 2}, "SHOP/": {2, 3}, "uid-dead": {1, 2}, "app": {2, 3}, "notready": {1, 1}, "web notready": {0, 1}, "started": {0, 2}, "oomkilled died": {0, 2}, "worker-7 SHOP/dead": {0, 2},
 	} {
 		m.filter = filter
 		if m.arrange(noon); len(m.rows) != want[0] || len(m.events(9)) != want[1] {
@@ -231,6 +270,71 @@ func TestOnlyReadyIsGreen(t *testing.T) {
 	}
 }
 
+// The first line says why nothing is known, if that is so, and what to do.
+func TestVerdict(t *testing.T) {
+	frozen := verdict.Error{Finding: verdict.Finding{Severity: verdict.Problem, Summary: "the daemon is stopped", Advice: "continue it"}}
+	two := healthy()
+	two.Troubles = []pleg.Trouble{
+		{Cause: string(verdict.Disk), Problem: true, Subject: "this", What: "fails"}, {Cause: "two", Problem: true, Subject: "that", What: "fails too"}, {Cause: "three", Subject: "nothing", What: "fails"},
+	}
+	for _, test := range []struct {
+		change func(m *model)
+		want   string
+	}{
+		{func(*model) {}, `"waiting for the first answer" "" ok`},
+		{func(m *model) { m.apply(of(), noon) }, `"OK: the node is healthy, it has no pods" "" ok`},
+		{func(m *model) { m.apply(update{state: State{Status: two}}, noon) }, `"PROBLEM: this fails; also that fails too" "free space (crictl rmi --prune), find the process that writes (iotop, pidstat -d), look for disk errors (dmesg)" problem`},
+		{func(m *model) { m.apply(update{err: errors.New("refused")}, noon) }, `"NO ANSWER: refused" "" problem`},
+		{func(m *model) { m.disconnected = "it ends" }, `"DISCONNECTED: it ends" "" problem`},
+		{func(m *model) { m.apply(update{err: fmt.Errorf("ask: %w", frozen)}, noon) }, `"PROBLEM: the daemon is stopped" "continue it" problem`},
+	} {
+		m := newModel(Options{})
+		test.change(m)
+		text, advice, severity := m.verdict(noon)
+		if got := fmt.Sprintf("%q %q %s", text, advice, severity); got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}
+
+// A text with wide characters that does not fit ends in its last cell, and none is cut in half.
+func TestWideCharacters(t *testing.T) {
+	for width, want := range []string{"..........|0", "….........|1", " …........|2", "日….......|3", "日 …......|4", "日本….....|5", "日本語....|6", "日本語....|6"} {
+		s := &screen{Screen: newTerminal(t, 10, 1).screen, width: 10, height: 1}
+		for x := range 10 {
+			s.Put(x, 0, ".", plain)
+		}
+		used := s.text(0, 0, width, "日本語", plain)
+		got := ""
+		for x := 0; x < 10; {
+			cell, _, cells := s.Get(x, 0)
+			got, x = got+cell, x+max(1, cells)
+		}
+		if got = fmt.Sprint(got, "|", used); got != want {
+			t.Errorf("in %d cells: %q, want %q", width, got, want)
+		}
+	}
+}
+
+// The feed keeps the newest events, in their order.
+func TestFeedKeepsTheNewest(t *testing.T) {
+	m := newModel(Options{})
+	for n := range 1700 {
+		ev := event("a", pleg.ContainerStarted)
+		ev.Seq = uint64(n)
+		m.addEvent(ev, noon)
+	}
+	shown := m.events(5000)
+	for n, ev := range shown {
+		if ev.Seq != uint64(1699-n) {
+			t.Fatalf("event %d of the feed is number %d", n, ev.Seq)
+		}
+	}
+	if len(shown) < 500 || len(shown) > 1000 {
+		t.Errorf("the feed has %d events, want at least 500", len(shown))
+	}
+}
+
 // The memory stays bounded if each event of a daemon names a new pod, or has long texts, also in fields
 // that nobody sees. A short text that is part of a long message does not keep that message in memory.
 func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
@@ -278,12 +382,24 @@ func TestWhatAnEventLeaves(t *testing.T) {
 		ev := event(name, pleg.ContainerStarted)
 		ev.Node, ev.Replayed = "n-"+name, name == "b"
 		m.addEvent(ev, noon)
-		ev.Type, ev.Sandbox, ev.Replayed = pleg.ContainerDied, true, true
+		ev.Type, ev.Sandbox, ev.Replayed, ev.PodName, ev.PodNamespace = pleg.ContainerDied, true, true, "", ""
 		m.addEvent(ev, noon)
 		pods = append(pods, view.Pod{UID: ev.PodUID, Node: ev.Node, State: view.Hung})
 	}
 	if state := m.pods["uid-a"].State; state != view.Unknown {
 		t.Errorf("before an answer its state is %q", state)
+	}
+	for _, mark := range []pleg.EventType{pleg.Synced, pleg.Bookmark} {
+		m.addEvent(fleet.Event{Event: pleg.Event{Type: mark}}, noon)
+	}
+	sandbox := event("c", pleg.ContainerStarted)
+	sandbox.Sandbox, sandbox.Replayed = true, true
+	for _, latest := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied} {
+		sandbox.Type = latest
+		m.addEvent(sandbox, noon)
+	}
+	if latest := m.pods["uid-c"].latest(noon); latest != "(sandbox) died" || len(m.pods) != 3 {
+		t.Errorf("the last event of a pod without containers is %q, and there are %d pods", latest, len(m.pods))
 	}
 	m.apply(update{state: State{Pods: pods}}, noon)
 	for n, name := range []string{"a", "b"} {
@@ -333,6 +449,7 @@ func TestEditAndScroll(t *testing.T) {
 		{"End PgDn", "", 20},
 		{"End Up", "", 19},
 		{"End Home", "", 0},
+		{"/ a Up b Enter", "ab", 0},
 	} {
 		m := newModel(Options{})
 		m.apply(of(all...), noon)

@@ -115,7 +115,7 @@ var podTable = []Column[Pod]{
 
 func podColumns(o PrintOptions) []Column[Pod] {
 	columns := in(layoutOf(o), podTable)
-	if o.Width > 0 {
+	if o.Width > 0 && o.Format != Wide {
 		Fit(columns, gap, o.Width)
 	}
 	return columns

@@ -1,8 +1,10 @@
 package view_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,10 +79,11 @@ func TestRead(t *testing.T) {
 			}
 			late.Close()
 			runtime.SetListFault(plegtest.Delay(time.Minute))
-			for _, want := range []bool{false, true} {
-				time.Sleep(8 * time.Second)
-				if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Lister.Late != want {
-					t.Errorf("the last list is of %v ago: late = %v, want %v", time.Since(*f.Lister.LastList), f.Lister.Late, want)
+			last := p.Look().Relist.Success
+			for _, age := range []time.Duration{10 * time.Second, 10*time.Second + 1} {
+				time.Sleep(time.Until(last.Add(age)))
+				if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Lister.Late != (age > 10*time.Second) {
+					t.Errorf("the last list is of %v ago: late = %v", time.Since(*f.Lister.LastList), f.Lister.Late)
 				} else if began := p.Look().Relist.Started; f.Lister.RunningSeconds < 6 || f.Lister.RunningSeconds != time.Since(began).Seconds() {
 					t.Errorf("the list runs for %v s, want since %v", f.Lister.RunningSeconds, began)
 				}
@@ -112,9 +115,12 @@ func TestLateWithEvents(t *testing.T) {
 			t.Errorf("hinter = %+v, lister = %+v, want one event and a list of 0.1 s", f.Hinter, f.Lister)
 		}
 		runtime.SetListFault(plegtest.Hang)
-		time.Sleep(31 * time.Second)
-		if !late() {
-			t.Errorf("not late after three lists: %+v", p.Look().Relist)
+		last := p.Look().Relist
+		for _, beyond := range []time.Duration{0, 1} {
+			time.Sleep(time.Until(last.Success.Add(3*last.Period + beyond)))
+			if late() != (beyond > 0) {
+				t.Errorf("late is %t %v after the last list: %+v", late(), time.Since(last.Success), last)
+			}
 		}
 	})
 }
@@ -150,20 +156,62 @@ func TestReadNamesSomePods(t *testing.T) {
 			t.Errorf("before the first list: %+v", f)
 		}
 		p.Start(t)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10*time.Second + time.Second/2) // between two lists
 		f := view.ReadFigures(t.Context(), p.Pipeline, registry)
-		if len(f.Waiting) != view.MaxNamed {
-			t.Errorf("%d pods are named, want %d", len(f.Waiting), view.MaxNamed)
+		var longest []pleg.PodUID
+		for _, p := range p.Cache().Pending()[:100] {
+			longest = append(longest, p.UID)
+		}
+		if !slices.Equal(f.Waiting, longest) {
+			t.Errorf("%d pods are named, %v, want %v", len(f.Waiting), f.Waiting, longest)
 		}
 		if f.Inspector.InFlight == 0 || f.Differ.Queue == 0 {
 			t.Errorf("inspector = %+v, differ = %+v, want hung inspections", f.Inspector, f.Differ)
 		}
 		time.Sleep(20 * time.Second)
-		if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Differ.Quarantined == 0 {
-			t.Errorf("differ = %+v, want pods in quarantine after the time-out", f.Differ)
+		f = view.ReadFigures(t.Context(), p.Pipeline, registry)
+		of := p.Look()
+		hung, pods := view.CountHung(of)
+		if len(of.Quarantined) == 0 || len(of.Quarantined) == len(of.Overdue) || f.Differ != (view.Differ{Queue: of.Waiting, Quarantined: len(of.Quarantined)}) || f.Inspector.Hung != hung || hung == pods {
+			t.Errorf("differ = %+v, inspector = %+v, want pods in quarantine after the time-out, as in %+v", f.Differ, f.Inspector, of)
 		}
 		runtime.SetInspectFault(nil)
 	})
+}
+
+// Programs and the page read these names. A figure of 0 is present.
+func TestJSONOfFigures(t *testing.T) {
+	at := time.Unix(20, 0).UTC()
+	for want, f := range map[string]view.Figures{
+		`{"epoch":"e","at":"1970-01-01T00:00:20Z","verdict":{"severity":"ok","text":"OK","findings":null},"lister":{"lastList":"1970-01-01T00:00:20Z","lastSeconds":1,"periodSeconds":2,"late":true,"runningSeconds":3,"failures":4,"lists":5,"errors":6},` +
+			`"hinter":{"stream":"up","criEvents":7},"differ":{"queue":8,"quarantined":9},"inspector":{"inFlight":10,"inspectors":11,"slots":"some","hung":12,"inspections":13,"inspectionSeconds":14,"errors":15},` +
+			`"dispatcher":{"events":16,"missed":17,"subscribers":18},"waiting":["u1","u2"]}`: {
+			Epoch: "e", At: at, Verdict: verdict.Verdict{Severity: verdict.OK, Text: "OK"},
+			Lister:     view.Lister{LastList: &at, LastSeconds: 1, PeriodSeconds: 2, Late: true, RunningSeconds: 3, Failures: 4, Lists: 5, Errors: 6},
+			Hinter:     view.Hinter{Stream: "up", CRIEvents: 7},
+			Differ:     view.Differ{Queue: 8, Quarantined: 9},
+			Inspector:  view.Inspector{InFlight: 10, Inspectors: 11, Slots: "some", Hung: 12, Inspections: 13, InspectionSeconds: 14, Errors: 15},
+			Dispatcher: view.Dispatcher{Events: 16, Missed: 17, Subscribers: 18},
+			Waiting:    []pleg.PodUID{"u1", "u2"},
+		},
+		`{"epoch":"","at":"0001-01-01T00:00:00Z","verdict":{"severity":"","text":"","findings":null},"lister":{"lastSeconds":0,"periodSeconds":0,"late":false,"runningSeconds":0,"failures":0,"lists":0,"errors":0},"hinter":{"stream":"","criEvents":0},` +
+			`"differ":{"queue":0,"quarantined":0},"inspector":{"inFlight":0,"inspectors":0,"slots":"","hung":0,"inspections":0,"inspectionSeconds":0,"errors":0},"dispatcher":{"events":0,"missed":0,"subscribers":0},"waiting":null}`: {},
+	} {
+		if got, err := json.Marshal(f); err != nil || string(got) != want {
+			t.Errorf("%v:\n%s\nwant\n%s", err, got, want)
+		}
+	}
+}
+
+// A pod is hung once, whether it is in flight, in quarantine or both.
+func TestCountHung(t *testing.T) {
+	s := pleg.Status{
+		Overdue:     []pleg.Inspection{{UID: "a", Hung: true}, {UID: "b"}, {UID: "c", Hung: true}},
+		Quarantined: []pleg.Quarantined{{UID: "c"}, {UID: "d"}, {UID: "e"}},
+	}
+	if inspections, pods := view.CountHung(s); inspections != 2 || pods != 4 {
+		t.Errorf("%d inspections of %d pods hang, want 2 of 4", inspections, pods)
+	}
 }
 
 func TestSlotsSayWhyThereAreMore(t *testing.T) {
@@ -172,6 +220,7 @@ func TestSlotsSayWhyThereAreMore(t *testing.T) {
 		"8 of 8":                              {8, 0, 0},
 		"1 of 8, 1 hung":                      {1, 1, 0},
 		"8 of 8, 8 slow":                      {8, 0, 8},
+		"2 of 8, 1 slow":                      {2, 0, 1},
 		"8 of 8 + 4 beside 4 hung":            {12, 4, 0},
 		"8 of 8 + 1 beside 3 hung and 6 slow": {9, 3, 6},
 	} {

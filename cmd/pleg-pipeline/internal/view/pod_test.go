@@ -11,8 +11,10 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func status() *pleg.PodStatus {
@@ -100,6 +102,7 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 	}}}
 	again := hung
 	again.Quarantined = []pleg.Quarantined{{UID: "u", Namespace: "shop", Name: "web", Since: time.Unix(1, 0), Hung: 2}}
+	away := pleg.Status{Quarantined: again.Quarantined}
 	for name, test := range map[string]struct {
 		entries            []cache.Entry
 		now                pleg.Status
@@ -108,14 +111,15 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 		err                string
 		call               string
 	}{
-		"good":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "notready 1/2", false, false, "", ""},
-		"failed":                {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "failed 1/2", true, false, "broken", ""},
-		"hangs":                 {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "hung 1/2", true, false, "", "ContainerStatus of app"},
-		"never inspected":       {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
-		"hangs from the start":  {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "hung 1/1", false, true, "", "ContainerStatus of app"},
-		"failed from the start": {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "failed 1/1", false, true, "broken", ""},
-		"not in the list yet":   {nil, hung, "hung 0/0", false, true, "", "ContainerStatus of app"},
-		"not yet, and again":    {nil, again, "hung 0/0", false, true, "", "ContainerStatus of app"},
+		"good":                   {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "notready 1/2", false, false, "", ""},
+		"failed":                 {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "failed 1/2", true, false, "broken", ""},
+		"hangs":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "hung 1/2", true, false, "", "ContainerStatus of app"},
+		"never inspected":        {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
+		"hangs from the start":   {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "hung 1/1", false, true, "", "ContainerStatus of app"},
+		"failed from the start":  {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "failed 1/1", false, true, "broken", ""},
+		"not in the list yet":    {nil, hung, "hung 0/0", false, true, "", "ContainerStatus of app"},
+		"not yet, not in flight": {nil, away, "hung 0/0", false, true, "", ""},
+		"not yet, and again":     {nil, again, "hung 0/0", false, true, "", "ContainerStatus of app"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := view.Pods(test.entries, test.now)
@@ -160,9 +164,30 @@ func TestTroubleIsOrdered(t *testing.T) {
 	for severity, of := range map[verdict.Severity]*view.Pod{verdict.Problem: long, verdict.Warning: slow} {
 		of.Finding.Severity = severity
 	}
-	short.Finding.Severity, long.Name = verdict.Problem, "long"
-	if v := view.ClusterVerdict("", []view.Pod{*slow, *short, *long}, time.Unix(9, 0)); len(v.Findings) != 3 || !strings.HasPrefix(v.Text, "PROBLEM: shop/long ") || !strings.HasSuffix(v.Text, "; 2 more") {
-		t.Errorf("the verdict on all is %+v, want the longest trouble first", v)
+	short.Finding.Severity, long.Name, slow.Name, slow.Node = verdict.Problem, "long", "slow", "n1"
+	for _, p := range []*view.Pod{long, short, slow} {
+		p.Finding.What = "hangs"
+	}
+	whole := inspected(status())
+	for _, test := range []struct {
+		problem, text string
+		pods          []view.Pod
+		summaries     string
+	}{
+		{"", "PROBLEM: shop/long hangs since 02:00 (8.0s); 2 more", []view.Pod{*slow, whole, *short, *long}, "shop/long hangs since 02:00 (8.0s); 2 more|shop/web hangs since 02:00 (7.0s)|n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"", "WARNING: n1 shop/slow hangs since 02:00 (9.0s)", []view.Pod{whole, *slow}, "n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"", "PROBLEM: shop/web hangs since 02:00 (7.0s); 1 more", []view.Pod{*slow, *short}, "shop/web hangs since 02:00 (7.0s); 1 more|n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"n2 is silent", "PROBLEM: n2 is silent", []view.Pod{*slow, *long}, "n2 is silent|shop/long hangs since 02:00 (8.0s); 1 more|n1 shop/slow hangs since 02:00 (9.0s)"},
+		{"", "OK: all nodes publish", []view.Pod{whole}, ""},
+	} {
+		v := view.ClusterVerdict(test.problem, test.pods, time.Unix(9, 0))
+		var summaries []string
+		for _, f := range v.Findings {
+			summaries = append(summaries, f.Summary)
+		}
+		if v.Text != test.text || strings.Join(summaries, "|") != test.summaries {
+			t.Errorf("the verdict is %q of %q, want %q of %q", v.Text, summaries, test.text, test.summaries)
+		}
 	}
 }
 
@@ -218,7 +243,7 @@ func TestJSONOfAPod(t *testing.T) {
 		CreatedAt: at(2), StartedAt: at(3), FinishedAt: at(4),
 	}
 	created := ended
-	created.ID, created.Name, created.State = "c2", "other", pleg.StateCreated
+	created.ID, created.Name, created.State, created.Attempt = "c2", "other", pleg.StateCreated, 0
 	listed := cache.Entry{UID: "u", Err: cache.ErrNotInspected, Listed: &pleg.Pod{
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: labels,
 		Containers: []*pleg.Container{{ID: "c1", Name: "app", Attempt: 2, State: pleg.StateRunning, CreatedAt: at(2)}},
@@ -230,14 +255,65 @@ func TestJSONOfAPod(t *testing.T) {
 	}
 	const container = `"image":"app:1","imageRef":"app@1","logPath":"/log","createdAt":"1970-01-01T00:00:02Z","startedAt":"1970-01-01T00:00:03Z","finishedAt":"1970-01-01T00:00:04Z"}`
 	for want, e := range map[string]cache.Entry{
-		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","ips":["10.0.0.7"],"running":0,"total":2,"restarts":4,"containers":[` +
-			`{"id":"c1","name":"app","attempt":2,"state":"exited","exitCode":3,"reason":"Error","message":"text",` + container + `,{"id":"c2","name":"other","attempt":2,"state":"created",` + container +
+		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","ips":["10.0.0.7"],"running":0,"total":2,"restarts":2,"containers":[` +
+			`{"id":"c1","name":"app","attempt":2,"state":"exited","exitCode":3,"reason":"Error","message":"text",` + container + `,{"id":"c2","name":"other","attempt":0,"state":"created",` + container +
 			`],"sandboxes":[{"id":"s","attempt":1,"state":"ready","ips":["10.0.0.8"],"hostNetwork":true,"labels":{"app":"web"},"createdAt":"1970-01-01T00:00:01Z"}],"currentAsOf":"1970-01-01T00:00:09Z"}`: {UID: "u", Status: status, Last: status, LastAsOf: at(9), CurrentAsOf: at(8)},
 		`{"uid":"u","name":"web-0","namespace":"shop","state":"notready","severity":"warning","running":1,"total":1,"restarts":2,"containers":[{"id":"c1","name":"app","attempt":2,"state":"running","createdAt":"1970-01-01T00:00:02Z"}],` +
 			`"sandboxes":[{"id":"s","attempt":1,"state":"notready","labels":{"app":"web"},"createdAt":"1970-01-01T00:00:01Z"}],"uninspected":true}`: listed,
 	} {
 		if got, err := json.Marshal(view.NewPod(e)); err != nil || string(got) != want {
 			t.Errorf("%v:\n%s\nwant\n%s", err, got, want)
+		}
+	}
+}
+
+// Programs get the trouble of a pod too. Its own name is the right one.
+func TestJSONOfAPodInTrouble(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
+	last := &pleg.PodStatus{Namespace: "shop", Name: "web-0"}
+	pods := view.Pods([]cache.Entry{
+		{UID: "a", Last: last, LastAsOf: at(1), CurrentAsOf: at(2)},
+		{UID: "b", Last: last, LastAsOf: at(3), CurrentAsOf: at(4), Err: errors.New("broken")},
+	}, pleg.Status{
+		At: at(30), Endpoint: "unix:///s",
+		Overdue: []pleg.Inspection{
+			{UID: "a", Namespace: "old", Name: "other", Started: at(5), Hung: true, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"}},
+			{UID: "c", Namespace: "shop", Name: "new", Started: at(6)},
+		},
+	})
+	pods[0].Node = "n1"
+	for n, want := range []string{
+		`{"uid":"a","node":"n1","name":"web-0","namespace":"shop","state":"hung","severity":"problem","running":0,"total":0,"restarts":0,"stale":true,"inspection":{"since":"1970-01-01T00:00:05Z","hung":true,"call":"ContainerStatus","container":"app"},` +
+			`"finding":{"cause":"hung container","severity":"problem","summary":"old/other hangs since 02:00 (25s) in ContainerStatus of app","evidence":"old/other hangs since 02:00 (25s) in ContainerStatus of app","advice":"do","subject":"old/other","what":"hangs","detail":" in ContainerStatus of app","since":"1970-01-01T00:00:05Z","attempts":1,"pod":"old/other","podUID":"a","container":"app","call":"ContainerStatus"},"currentAsOf":"1970-01-01T00:00:01Z"}`,
+		`{"uid":"b","name":"web-0","namespace":"shop","state":"failed","severity":"problem","running":0,"total":0,"restarts":0,"error":"broken","stale":true,` +
+			`"finding":{"cause":"runtime fails","severity":"problem","summary":"shop/web-0 cannot be inspected: broken","evidence":"shop/web-0 cannot be inspected: broken","advice":"do","subject":"shop/web-0","what":"cannot be inspected","detail":": broken","pod":"shop/web-0","podUID":"b"},"currentAsOf":"1970-01-01T00:00:03Z"}`,
+		`{"uid":"c","name":"new","namespace":"shop","state":"hung","severity":"problem","running":0,"total":0,"restarts":0,"uninspected":true,"inspection":{"since":"1970-01-01T00:00:06Z","hung":false},` +
+			`"finding":{"cause":"hung container","severity":"problem","summary":"shop/new hangs since 02:00 (24s)","evidence":"shop/new hangs since 02:00 (24s)","advice":"do","subject":"shop/new","what":"hangs","since":"1970-01-01T00:00:06Z","attempts":1,"pod":"shop/new","podUID":"c"}}`,
+	} {
+		pods[n].Finding.Advice = "do" // package verdict tests it
+		if got, err := json.Marshal(pods[n]); err != nil || string(got) != want {
+			t.Errorf("%v:\n%s\nwant\n%s", err, got, want)
+		}
+	}
+}
+
+// A filter selects a pod by its namespace, its UID and the labels of its newest sandbox, all of them.
+func TestWanted(t *testing.T) {
+	p := inspected(status())
+	for _, test := range []struct {
+		filter pleg.Filter
+		want   bool
+	}{
+		{pleg.Filter{}, true},
+		{pleg.Filter{Namespaces: []string{"shop"}, PodUIDs: []pleg.PodUID{"u"}, Selector: "app=web"}, true},
+		{pleg.Filter{Namespaces: []string{"web"}, Selector: "app=web"}, false},
+		{pleg.Filter{PodUIDs: []pleg.PodUID{"shop"}, Selector: "app=web"}, false},
+		{pleg.Filter{Namespaces: []string{"shop"}, Selector: "app=old"}, false},
+	} {
+		f, err := filter.New(test.filter)
+		kit.Must(t, err)
+		if got := p.Wanted(&f); got != test.want {
+			t.Errorf("%+v selects the pod: %t", test.filter, got)
 		}
 	}
 }

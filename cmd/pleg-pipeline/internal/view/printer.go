@@ -128,7 +128,7 @@ const indent = 4
 // names the problem.
 func (p *Printer[T]) details(value, color string) {
 	width := p.options.Width
-	if width == 0 || utf8.RuneCountInString(value) <= width-total(p.columns, gap) {
+	if width == 0 || value == "" || utf8.RuneCountInString(value) <= width-total(p.columns, gap) {
 		p.cell(value, 0, color)
 		return
 	}

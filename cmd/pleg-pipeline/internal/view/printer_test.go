@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC
+	time.Local = time.FixedZone("CEST", 2*60*60) // texts have the time of the reader's zone
 	goleak.VerifyTestMain(m)
 }
 
@@ -62,7 +62,7 @@ func events() (all []fleet.Event) {
 			Seq: 10, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app",
 			Replayed: true, ObservedAt: at,
 		},
-		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "bad", ContainerName: "x\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
+		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "b\x1bd", ContainerName: "xé\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
 	} {
 		all = append(all, fleet.Event{Event: ev})
 	}
@@ -81,7 +81,13 @@ func printAll[T any](t *testing.T, p *view.Printer[T], w *writes, values, fittin
 func printEvents(t *testing.T, o view.PrintOptions) writes {
 	t.Helper()
 	var w writes
-	printAll(t, view.EventPrinter(&w, o), &w, events(), nil)
+	all := events()
+	for n := range all {
+		if o.Nodes && n%2 == 0 {
+			all[n].Node = "worker-3.eu-west.example.com"
+		}
+	}
+	printAll(t, view.EventPrinter(&w, o), &w, all, nil)
 	return w
 }
 
@@ -90,7 +96,13 @@ func printPods(t *testing.T, o view.PrintOptions) (text string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var w writes
-		text = printAll(t, view.PodPrinter(&w, o), &w, pods(), pods())
+		all := pods()
+		for n := range all {
+			if o.Nodes && n%2 == 0 {
+				all[n].Node = "worker-3.eu-west.example.com"
+			}
+		}
+		text = printAll(t, view.PodPrinter(&w, o), &w, all, all)
 	})
 	return text
 }
@@ -102,11 +114,53 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		"name":   {Format: view.Name, Headers: true},
 		"color":  {Color: true},
 		"wide":   {Format: view.Wide, Headers: true, Width: 40}, // wide cuts nothing
+		"nodes":  {Headers: true, Width: 100, Nodes: true},
+		"least":  {Headers: true, Width: 60, Nodes: true}, // the columns stay readable
 	} {
 		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
 	}
-	for golden, format := range map[string]view.Format{"pods": view.Text, "podswide": view.Wide, "podsname": view.Name} {
-		kit.Golden(t, "testdata/"+golden+".golden", printPods(t, view.PrintOptions{Format: format, Headers: true}))
+	for golden, options := range map[string]view.PrintOptions{
+		"pods":       {Headers: true},
+		"podswide":   {Format: view.Wide, Headers: true, Width: 40},
+		"podsname":   {Format: view.Name, Headers: true},
+		"podscolor":  {Headers: true, Color: true, Width: 120},
+		"podsnodes":  {Headers: true, Width: 100, Nodes: true},
+		"podsnarrow": {Headers: true, Width: 60, Nodes: true},
+	} {
+		kit.Golden(t, "testdata/"+golden+".golden", printPods(t, options))
+	}
+}
+
+// The header of a terminal shows the widths of the columns.
+func TestHeaderFitsTheTerminal(t *testing.T) {
+	const (
+		usual  = "EVENT             NAMESPACE    POD                               CONTAINER         ATTEMPT  ID             DETAILS\n"
+		narrow = "EVENT             POD                                           CONTAINER         DETAILS\n"
+		pods   = "NAMESPACE    POD                               STATE     RUNNING  RESTARTS  AGE   KNOWN  DETAILS\n"
+		node   = "NODE              "
+	)
+	for _, test := range []struct {
+		width int
+		nodes bool
+		want  string
+	}{
+		{140, false, "TIME          " + usual + pods},
+		{139, false, "TIME      " + narrow + pods},
+		{158, true, "TIME          " + node + usual + node + pods},
+		{157, true, "TIME      " + node + narrow + node + pods},
+		{100, true, "TIME      NODE           EVENT             POD                   CONTAINER       DETAILS\n" +
+			"NODE              NAMESPACE    POD                        STATE     RUNNING  RESTARTS  AGE   KNOWN\n"},
+		{114, true, "TIME      NODE              EVENT             POD                            CONTAINER         DETAILS\n" + node + pods},
+		{113, true, "TIME      NODE              EVENT             POD                           CONTAINER         DETAILS\n" + node + strings.TrimSuffix(pods, "  DETAILS\n") + "\n"},
+		{79, true, "TIME      NODE    EVENT             POD                   CONTAINER  DETAILS\n" +
+			"NODE    NAMESPACE  POD               STATE     RUNNING  RESTARTS  AGE   KNOWN\n"},
+	} {
+		var w writes
+		o := view.PrintOptions{Headers: true, Width: test.width, Nodes: test.nodes}
+		kit.Must(t, errors.Join(view.EventPrinter(&w, o).Start(), view.PodPrinter(&w, o).Start()))
+		if got := strings.Join(w, ""); got != test.want {
+			t.Errorf("%d columns, nodes %t:\n%s\nwant\n%s", test.width, test.nodes, got, test.want)
+		}
 	}
 }
 
@@ -117,8 +171,8 @@ func TestJSONKeepsEveryField(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &got); err != nil || !reflect.DeepEqual(got, want[i]) {
 			t.Errorf("event %d came back as %+v, %v, want %+v", i, got, err, want[i])
 		}
-		if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") || strings.Contains(line, `"node"`) {
-			t.Errorf("event %d is %q, want one line without a node", i, line)
+		if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") || strings.Contains(line, `"node"`) || strings.ContainsAny(line, "\u202e\x1b") {
+			t.Errorf("event %d is %q, want one line without a node, which cannot move the cursor", i, line)
 		}
 	}
 }
@@ -130,6 +184,9 @@ var errBroken = errors.New("broken")
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestEachEventIsOneWrite(t *testing.T) {
+	if all := strings.Join(view.Formats(), " "); all != "text wide name json" {
+		t.Errorf("the formats are %s", all)
+	}
 	for _, f := range view.Formats() {
 		options := view.PrintOptions{Format: view.Format(f)}
 		if got, want := len(printEvents(t, options)), len(events()); got != want {
@@ -155,7 +212,7 @@ func pods() []view.Pod {
 			{ID: "c1", Name: "app", Attempt: 1, State: pleg.StateExited, ExitCode: 1, Reason: "Error"},
 			{ID: "c3", Name: "sidecar", State: pleg.StateExited, ExitCode: 137, Reason: "OOMKilled"},
 		},
-		Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
+		Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}, CreatedAt: now.Add(-2 * time.Hour)}},
 	}
 	busy := known(status, now.Add(-time.Second))
 	whole := known(&pleg.PodStatus{
@@ -163,7 +220,7 @@ func pods() []view.Pod {
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "db", State: pleg.StateRunning}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s0", Attempt: 1, Ready: true}, {ID: "s", Ready: false}},
 	}, now.Add(-3*time.Hour))
-	failed := view.NewPod(cache.Entry{UID: "u3", Err: errors.New("container_status c: deadline\nexceeded")})
+	failed := view.NewPod(cache.Entry{UID: "u3", Err: errors.New("container_status c: deadline\nexceeded /run/" + strings.Repeat("x", 60))})
 	stale := view.NewPod(cache.Entry{UID: "u1", Err: errors.New("failed"), Last: status, CurrentAsOf: now, LastAsOf: now.Add(-12 * time.Second)})
 	hung, slow, quarantined := stale, known(status, now.Add(-4*time.Second)), stale
 	of := func(p view.Pod, s pleg.Status) view.Pod {
@@ -235,15 +292,17 @@ func TestColumnsOfAPod(t *testing.T) {
 	p := known(&pleg.PodStatus{UID: "u", Name: "web-0", Namespace: "shop", Containers: []*pleg.ContainerStatus{
 		{ID: "1", Name: "a", State: pleg.StateCreated}, {ID: "2", Name: "b", State: pleg.StateExited, ExitCode: 3}, {ID: "3", Name: "c", State: pleg.StateRunning},
 	}}, time.Now())
-	p.Node = "n1"
 	ev := events()[1]
-	ev.Node = "n1"
 	var w writes
-	for _, nodes := range []bool{false, true} {
-		o := view.PrintOptions{Nodes: nodes}
+	for n, node := range []string{"n1", "n1", ""} {
+		o := view.PrintOptions{Nodes: n > 0}
+		p.Node, ev.Node = node, node
 		kit.Must(t, errors.Join(view.PodPrinter(&w, o).Print(p), view.EventPrinter(&w, o).Print(ev)))
 	}
-	for n, want := range []string{"shop web-0 unknown 1/3 0 - ", "12:30:15.678 ContainerStarted default ", "n1 shop web-0 unknown 1/3 0 - ", "12:30:15.678 n1 ContainerStarted default "} {
+	for n, want := range []string{
+		"shop web-0 unknown 1/3 0 - ", "14:30:15.678 ContainerStarted default ", "n1 shop web-0 unknown 1/3 0 - ", "14:30:15.678 n1 ContainerStarted default ",
+		"- shop web-0 unknown 1/3 0 - ", "14:30:15.678 - ContainerStarted default ",
+	} {
 		if got := strings.Join(strings.Fields(w[n]), " "); !strings.HasPrefix(got, want) || n%2 == 0 && !strings.HasSuffix(got, " a created, b exited 3") {
 			t.Errorf("line %d is %q, want %q", n, got, want)
 		}

@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,10 @@ func TestPodHasOneState(t *testing.T) {
 		"a crash loop":                 {ready, list(runs("a", 0, 1), ended("b", 3, 100, 101, 1)), "", "notready 1/2", view.Yellow},
 		"an init container ran again":  {ready, list(ended("init", 1, 100, 101, 0), runs("a", 0, 1)), "", "ready 1/1", view.Green},
 		"it may be started again":      {ready, list(ended("b", 1, 900, 950, 0), runs("a", 0, 1)), "", "notready 1/2", view.Yellow},
+		"created as it ended":          {ready, list(ended("init", 0, 1, 2, 0), runs("a", 0, 2)), "", "ready 1/1", view.Green},
+		"six minutes ago":              {ready, list(ended("b", 1, 600, 640, 0), runs("a", 0, 1)), "", "notready 1/2", view.Yellow},
+		"more than six minutes ago":    {ready, list(ended("b", 1, 600, 639, 0), runs("a", 0, 1)), "", "ready 1/1", view.Green},
+		"more, and it failed":          {ready, list(ended("b", 1, 600, 639, 1), runs("a", 0, 1)), "", "notready 1/2", view.Yellow},
 		"when it was created is not known": {
 			ready, list(ended("a", 0, 1, 5, 0), &pleg.ContainerStatus{Name: "b", State: pleg.StateRunning}), "", "notready 1/2", view.Yellow,
 		},
@@ -77,8 +82,15 @@ func TestPodHasOneState(t *testing.T) {
 		if got := fmt.Sprintf("%s %d/%d", p.State, p.Running, p.Total); got != test.want || view.PodColor(&p) != test.color || p.Stale != (test.finding != "") {
 			t.Errorf("%s: %s in color %s, stale %v, want %s in %s", name, got, view.PodColor(&p), p.Stale, test.want, test.color)
 		}
-		if p.SetFinding(verdict.Finding{Cause: test.finding, Severity: verdict.Warning}); p.State == view.Hung {
-			t.Errorf("%s: a hang that may be over soon is hung", name)
+		soon, _, _ := strings.Cut(test.want, " ")
+		switch {
+		case test.finding == "":
+			soon = view.Failed
+		case soon == view.Hung:
+			soon = view.Slow
+		}
+		if p.SetFinding(verdict.Finding{Cause: test.finding, Severity: verdict.Warning}); p.State != soon {
+			t.Errorf("%s: with a trouble that may be over soon it is %s, want %s", name, p.State, soon)
 		}
 		if p.SetFinding(verdict.Finding{Cause: test.finding, Severity: verdict.Problem}); view.PodColor(&p) != view.Red {
 			t.Errorf("%s: a problem has the color %s", name, view.PodColor(&p))
