@@ -33,6 +33,7 @@ var failures = []struct{ args, want string }{
 	{"events --connect FILE", "connect to the daemon at FILE"},
 	{"events --no-headers --fleet nats://BUSY --cluster a/b", `watch fleet: `},
 	{"pods --fleet nats://BUSY --cluster c --tlsca /none/ca", "--fleet: connect to NATS: "},
+	{"pods --fleet nats://BUSY --cluster c --nats-context /none/context --creds /none/creds", "--nats-context: open /none/context: "},
 	{"run --simulate=1 --quiet --nats nats://BUSY --cluster c --creds /none/creds", "--nats: connect to NATS: "},
 	{"top -r /s", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},

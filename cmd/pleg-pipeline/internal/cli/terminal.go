@@ -54,11 +54,7 @@ func (p Process) screen() (tcell.Screen, error) {
 	if p.Terminal != nil {
 		return p.Terminal()
 	}
-	options := []tcell.TerminfoScreenOption{tcell.OptSanitizeContent(true)}
-	if p.Getenv("NO_COLOR") != "" {
-		options = append(options, tcell.OptColors(0))
-	}
-	return tcell.NewTerminfoScreen(options...)
+	return tcell.NewTerminfoScreen(tcell.OptSanitizeContent(true)) // without colors if NO_COLOR is set
 }
 
 const maxHeld = 64 << 10
