@@ -165,6 +165,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 			"since a time":     {WatchOptions{Since: since}, inShort(live)},
 			"of another node":  {WatchOptions{After: &from, Nodes: []string{"m"}}, "Synced"},
 			"of two nodes":     {WatchOptions{After: &from, Nodes: []string{"m", "n"}}, inShort(live)},
+			"of two others":    {WatchOptions{After: &from, Nodes: []string{"m", "o"}}, "Synced"},
 			"of a namespace":   {WatchOptions{After: &from, Filter: pleg.Filter{Namespaces: []string{"shop"}}}, "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, Synced"},
 			"of a label":       {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=a"}}, "ContainerDied of shop/a on n, ContainerStarted of shop/c on n, Synced"},
 			"of no such label": {WatchOptions{After: &from, Filter: pleg.Filter{Selector: "pod=b,pod!=b"}}, "Synced"},

@@ -393,7 +393,10 @@ func (b memoryBucket) Create(ctx context.Context, key string, value []byte, _ ..
 	return b.Update(ctx, key, value, 0)
 }
 
-func (b memoryBucket) Update(_ context.Context, key string, value []byte, last uint64) (uint64, error) {
+func (b memoryBucket) Update(ctx context.Context, key string, value []byte, last uint64) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	return b.of.store(&nats.Msg{Subject: leasePrefix + key, Data: value, Header: nats.Header{
 		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(last, 10)}, jetstream.ExpectedLastSubjSeqSubjHeader: {leasePrefix + key},
 	}})

@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,23 @@ func TestStatusBesideError(t *testing.T) {
 			t.Errorf("cache has %+v, %v", status, err)
 		}
 	})
+}
+
+// A status with a hole is no status: its inspection has failed.
+func TestStatusWithAHole(t *testing.T) {
+	for what, add := range map[string]func(*kubecontainer.PodStatus){
+		"container": func(s *kubecontainer.PodStatus) { s.ContainerStatuses = append(s.ContainerStatuses, nil) },
+		"sandbox":   func(s *kubecontainer.PodStatus) { s.SandboxStatuses = append(s.SandboxStatuses, nil) },
+	} {
+		runFixture(t, nil, func(f *fixture) {
+			f.runtime.set("1", "c1=running /s1=running")
+			f.runtime.disturb("1", func(f *podFault) { f.added = add })
+			f.relist()
+			if status, err := f.cache.status("1"); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("with a nil %s the cache has %+v, %v", what, status, err)
+			}
+		})
+	}
 }
 
 // A request for a pod without containers, because it was removed before the next relist, ends with

@@ -27,13 +27,14 @@ type fakeRuntime struct {
 	lists  time.Duration
 }
 
-// podFault describes the inspections of a pod: their duration, the error, the status beside it, and
-// whether the address is missing.
+// podFault describes the inspections of a pod: their duration, the error, the status beside it, whether the
+// address is missing, and what is added to the status.
 type podFault struct {
 	delay       time.Duration
 	err         error
 	partial     *kubecontainer.PodStatus
 	addressless bool
+	added       func(*kubecontainer.PodStatus)
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -152,6 +153,9 @@ func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*
 			}
 		}
 		status.SandboxStatuses = append(status.SandboxStatuses, s)
+	}
+	if fault.added != nil {
+		fault.added(status)
 	}
 	return status, nil
 }

@@ -160,7 +160,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	if err := errors.Join(
 		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")), os.Symlink(path("victim"), path("precious~")),
 		os.Mkdir(path("sticky"), 0o700), os.Chmod(path("sticky"), 0o777|fs.ModeSticky),
-		os.Mkdir(path("group"), 0o700), os.Chmod(path("group"), 0o775), os.Mkdir(path("open"), 0o700), os.Chmod(path("open"), 0o777),
+		os.Symlink(path("sticky"), path("run")), os.Mkdir(path("group"), 0o700), os.Chmod(path("group"), 0o775), os.Mkdir(path("open"), 0o700), os.Chmod(path("open"), 0o777),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +180,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{path("stale"), ""},
 		{path("renamed"), ""},
 		{path("sticky/s"), ""},
+		{path("run/s2"), ""}, // as /var/run
 		{path("group/s"), ""},
 	} {
 		l, err := unixsocket.Listen(t.Context(), tt.path)
