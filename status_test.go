@@ -294,7 +294,7 @@ func TestStalled(t *testing.T) {
 		}
 		time.Sleep(20*time.Second + 500*time.Millisecond) // since the next list
 		require("")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		const threshold = "; threshold is 20s; these pods wait: ns/name-p0, ns/name-p1, ns/name-p2, 2 more"
 		require("no inspection has succeeded for 20s" + threshold)

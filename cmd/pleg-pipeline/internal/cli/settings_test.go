@@ -141,8 +141,10 @@ func TestSettingsErrors(t *testing.T) {
 		"a list":                       {file: "history: [4]", want: "cannot unmarshal"},
 		"bad value":                    {file: "history: many", want: "file.yaml: history: invalid argument \"many\""},
 		"bad value in the environment": {env: map[string]string{"PLEG_PIPELINE_HISTORY": "many"}, want: "PLEG_PIPELINE_HISTORY: invalid argument \"many\" for \"--history\" flag: want a whole number"},
-		"two bad variables": {env: map[string]string{"PLEG_PIPELINE_RELIST_PERIOD": "x", "PLEG_PIPELINE_INSPECTORS": "few"},
-			want: "want a time with its unit, such as 10s\nenvironment variable PLEG_PIPELINE_INSPECTORS: invalid argument \"few\" for \"--inspectors\" flag"},
+		"two bad variables": {
+			env:  map[string]string{"PLEG_PIPELINE_RELIST_PERIOD": "x", "PLEG_PIPELINE_INSPECTORS": "few"},
+			want: "want a time with its unit, such as 10s\nenvironment variable PLEG_PIPELINE_INSPECTORS: invalid argument \"few\" for \"--inspectors\" flag",
+		},
 		"value that is not allowed": {file: "inspectors: 0", want: "--inspectors must be at least 1, got 0"},
 		"file that does not exist":  {env: map[string]string{"PLEG_PIPELINE_CONFIG_FILE": "/does/not/exist"}, want: "--config-file: open /does/not/exist"},
 	} {

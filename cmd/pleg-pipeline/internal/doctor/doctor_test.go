@@ -146,7 +146,8 @@ func check(t *testing.T, r *doctor.Report, cause verdict.Cause, severity verdict
 // golden compares both forms of a report with a file: the text, and JSON.
 func golden(t *testing.T, r interface {
 	Print(io.Writer, doctor.TextOptions) error
-}) {
+},
+) {
 	t.Helper()
 	var text strings.Builder
 	kit.Must(t, r.Print(&text, doctor.TextOptions{Width: 100}))
