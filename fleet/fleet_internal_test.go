@@ -283,8 +283,9 @@ func TestWatchOfAnEmptyStream(t *testing.T) {
 			got, _ := s.events(t, WatchOptions{After: &future, Disconnected: func(err error, _ time.Duration) { behind++; wants(t, "behind", err.Error(), errBehind.Error()) }}, lasts)
 			wants(t, "after a position that the servers may have lost", inShort(got), want)
 		}
-		for range Watch(t.Context(), s, WatchOptions{Cluster: "c", Replay: true}) { // the loop can be left
-			break
+		for _, err := range Watch(t.Context(), s, WatchOptions{Cluster: "c", Replay: true}) {
+			kit.Must(t, err)
+			break // the loop can be left
 		}
 		all, _ := s.events(t, WatchOptions{Replay: true}, time.Second)
 		if wants(t, "an empty stream", inShort(all), "Synced"); all[0].At != s.position(t) {

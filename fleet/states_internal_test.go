@@ -111,8 +111,9 @@ func TestPods(t *testing.T) {
 			t.Errorf("of the nodes %q and the namespaces %q: %q, want %q", tt.nodes, tt.namespaces, got, tt.want)
 		}
 	}
-	for range states.Pods(t.Context(), nil, nil) { // the loop can be left
-		break
+	for _, err := range states.Pods(t.Context(), nil, nil) {
+		kit.Must(t, err)
+		break // the loop can be left
 	}
 }
 
