@@ -37,7 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	reinspect, request   the request of a caller
 //	wait DURATION        time passes
 //
-// The effects are recorded: events, cancel, gone (the pod leaves), relist (of the pod alone), soon
+// The effects are recorded: events, cancel, end-after (of a request), gone (the pod leaves), relist (of the pod alone), soon
 // (of all pods), covered or pending (a list of all, for the cache), touch, and mark.
 var scripts = map[string]struct{ script, want string }{
 	"a pod starts, dies and is removed": {
@@ -112,7 +112,7 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a request during an inspection counts": {
 		"list a=running; inspect; reinspect; ok; inspect; list a=running; inspect; ok",
-		"pending inspect soon cancel Started(a) mark none pending reinspect PodSync mark",
+		"pending inspect soon end-after-1s Started(a) mark none pending reinspect PodSync mark",
 	},
 	"a reinspection that fails is still one": {
 		"list a=running; inspect; ok; reinspect; list a=running; inspect; fail; list a=running; inspect; ok",
@@ -136,14 +136,17 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a request starts an inspection that hangs again": {
 		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; ok",
-		"pending inspect cancel pending soon mark retry Started(a)",
+		"pending inspect end-after-1s pending soon mark retry Started(a)",
 	},
 	"a request starts one inspection at once, and not the next": {
 		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; hang; list a=running; wait 1s; retry; wait 1s; retry",
-		"pending inspect cancel pending soon mark retry soon pending mark none retry",
+		"pending inspect end-after-1s pending soon mark retry soon pending mark none retry",
+	},
+	"a request waits twice as long for an inspection whose pod hung before": {
+		"list a=running; inspect; hang; list a=running; request; retry; wait 1s; request; request", "pending inspect soon mark pending mark retry end-after-2s",
 	},
 	"requests cut at most once a relist period": {
-		"list a=running; inspect; wait 2s; request; request; wait 1s; request", "pending inspect cancel cancel",
+		"list a=running; inspect; wait 2s; request; request; wait 1s; request", "pending inspect end-after-1s end-after-1s",
 	},
 	"nobody waits for an inspection that hangs": {"list a=running; inspect; hangs; list a=running", "pending inspect mark pending mark"},
 	"an inspection that fails late waits for a period, each time": {
@@ -616,12 +619,21 @@ func (s *script) step(in input) {
 		}
 	}
 	s.foundByAll, s.foundByOne, s.lost = s.foundByAll+do.foundByAll, s.foundByOne+do.foundByOne, s.lost+do.lost
-	note(len(do.touch) > 0, "touch")
-	note(len(do.relist) > 0, "relist")
+	for _, touched := range do.touch {
+		note(touched == touch{explorePod, s.m.records[explorePod].asked.At}, "touch")
+	}
+	for _, uid := range do.relist {
+		note(uid == explorePod, "relist")
+	}
 	note(do.relistSoon, "soon")
-	note(len(do.cancel) > 0, "cancel")
-	note(!do.observe.IsZero() && len(do.pending) > 0, "pending")
-	note(!do.observe.IsZero() && len(do.pending) == 0, "covered")
+	for _, c := range do.cancel {
+		note(c == stage.Cancel{UID: explorePod, Gone: true}, "cancel")
+		note(!c.Gone && c.UID == explorePod, "end-after-"+c.After.String())
+	}
+	if !do.observe.IsZero() {
+		note(do.observe.Equal(s.m.absent.At) && len(do.pending) > 0, "pending")
+		note(do.observe.Equal(s.m.absent.At) && len(do.pending) == 0, "covered")
+	}
 	if len(do.leaving) > 0 {
 		s.leaving = do.leaving[0]
 		s.got = append(s.got, "gone")
@@ -796,6 +808,35 @@ func TestReleaseIsLogged(t *testing.T) {
 	do = s.m.step(&listing{stage.Listing{Asked: stage.Asked{Began: s.ticks.Next(), Answered: s.ticks.Next(), At: s.now}}}, s.now)
 	if got, want := fmt.Sprint(do.released), "[[podUID p pod ns/name-p gone true after 11s hung 1]]"; got != want {
 		t.Errorf("logged %s, want %s", got, want)
+	}
+}
+
+// Without an input the machine is asked again at the earliest time at which something is due.
+func TestNextIsAskedAgain(t *testing.T) {
+	for script, want := range map[string]time.Duration{
+		"list -":                                                0,
+		"list a=running":                                        patience,
+		"list a=running; event b=removed":                       goWait,
+		"list a=running; event b=created":                       patience - time.Millisecond,
+		"list a=running; inspect":                               0,
+		"list a=running; inspect; ok":                           0,
+		"list a=running; inspect; fail":                         0,
+		"list a=running; inspect; hang":                         time.Second,
+		"list a=running; inspect; late":                         time.Second,
+		"list a=running; inspect; contradicts":                  time.Second,
+		"list a=running; inspect; contradicts; wait 400ms":      599 * time.Millisecond,
+		"list a=running; inspect; contradicts; event b=removed": goWait,
+		"list a=running; inspect; contradicts; event b=created": 999 * time.Millisecond,
+		"list a=running; inspect; hang; event b=removed":        goWait,
+		"list a=running; inspect; hang; event b=created":        999 * time.Millisecond,
+		"list a=running; inspect; contradicts; wait 1s; list a=running; retry; contradicts":                                     2 * time.Second,
+		"list a=running; inspect; contradicts; wait 1s; list a=running; retry; contradicts; wait 2s; list a=running; retry; ok": 0,
+	} {
+		s := play(t, script)
+		_, _, again := s.m.next(s.now)
+		if got := again.Sub(s.now); got != want && (want != 0 || !again.IsZero()) {
+			t.Errorf("%s: next is asked again after %v, want %v", script, got, want)
+		}
 	}
 }
 
