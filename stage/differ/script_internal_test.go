@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -416,6 +417,145 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 	})
 }
 
+// outside is what the differ does to the others.
+type outside struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *outside) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// take waits until the differ waits, and returns what it did since the last call.
+func (o *outside) take() string {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.text.Reset()
+	return o.text.String()
+}
+
+func (o *outside) Touch(uid pleg.PodUID, at time.Time) { fmt.Fprintln(o, "touch", uid, at.Unix()) }
+
+func (o *outside) Observe(at time.Time, pending []*pleg.Pod) {
+	var uids []string
+	for _, pod := range pending {
+		uids = append(uids, string(pod.UID))
+	}
+	slices.Sort(uids)
+	fmt.Fprintln(o, "observe", at.Unix(), uids)
+}
+
+// Each effect reaches its receiver: the cache, the lists, the log, the metrics, and who asks for the quarantine.
+// A removed container that is listed as before has its pod listed again soon, without another input.
+func TestEffectsReachTheirReceivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out outside
+		registry := prometheus.NewPedanticRegistry()
+		d, err := New(Options{
+			Cache: &out, RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8, Metrics: instrument.Registry{Registerer: registry},
+			RelistSoon: func() { fmt.Fprintln(&out, "list all") },
+			RelistPod: func(uid pleg.PodUID) {
+				fmt.Fprintln(&out, "list", uid, "after", time.Duration(time.Now().Nanosecond()))
+			},
+			Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Quarantined() == nil || len(d.Quarantined()) > 0 {
+			t.Errorf("quarantined at first: %#v, want an empty list", d.Quarantined())
+		}
+		listings, observations, ends := make(chan stage.Listing), make(chan stage.Observation), make(chan stage.Settled)
+		inspect, retry, marks, ended := make(chan stage.Change), make(chan stage.Change), make(chan stage.Mark, 8), make(chan error)
+		go func() {
+			ended <- d.Run(listings, observations, ends, Outputs{Inspect: inspect, Retry: retry, Marks: marks})
+		}()
+		var ticks stage.Ticks
+		start := time.Now().Unix()
+		asked := func() stage.Asked {
+			synctest.Wait()
+			return stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}
+		}
+		list := func(pods ...*pleg.Pod) { listings <- stage.Listing{Asked: asked(), Pods: pods, StreamUp: true} }
+		does := func(what string, queue, quarantined float64, want ...string) {
+			t.Helper()
+			if got := out.take(); got != strings.Join(append(want, ""), "\n") {
+				t.Errorf("%s: the differ did\n%swant\n%s", what, got, strings.Join(want, "\n"))
+			}
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if want, ok := map[string]float64{"pleg_differ_queue_length": queue, "pleg_quarantined_pods": quarantined}[f.GetName()]; ok && f.GetMetric()[0].GetGauge().GetValue() != want {
+					t.Errorf("%s: %s is %v, want %v", what, f.GetName(), f.GetMetric()[0].GetGauge().GetValue(), want)
+				}
+			}
+			if got := len(d.Quarantined()); got != int(quarantined) {
+				t.Errorf("%s: %d pods are in quarantine, want %v", what, got, quarantined)
+			}
+		}
+		other := plegtest.Pod("q", "b=running")
+		list(podOf("a=running"), other)
+		does("two pods are new", 2, 0, fmt.Sprintf("observe %d [p q]", start))
+		for _, uid := range []pleg.PodUID{explorePod, "q"} {
+			if c := <-inspect; c.UID != uid {
+				t.Errorf("the inspector gets %s, want %s", c.UID, uid)
+			}
+			ends <- stage.Settled{UID: uid, How: stage.Committed}
+		}
+		does("they are inspected", 0, 0)
+		if m := <-marks; m.Current.Unix() != start {
+			t.Errorf("the list is marked as of %v", m.Current)
+		}
+		d.Announce(Announcement{hintOf("a=removed"), ticks.Next()})
+		time.Sleep(goWait)
+		does("a container that is gone is still listed", 0, 0, "list p after 300ms")
+		time.Sleep(time.Second - goWait)
+		out.take() // it is listed again
+		observations <- stage.Observation{Asked: asked(), UID: explorePod, Pod: podOf("a=running")}
+		does("nothing has changed", 0, 0, fmt.Sprintf("touch p %d", start+1))
+		list(podOf("a=exited"), other)
+		does("one pod has changed", 1, 0, fmt.Sprintf("observe %d [p]", start+1))
+		<-inspect
+		time.Sleep(2 * time.Second)
+		out.take()
+		ends <- stage.Settled{UID: explorePod, How: stage.FailedHung, Took: 2 * time.Second, Err: errors.New("no answer")}
+		does("the inspection hung", 0, 1,
+			`level=WARN msg="pod quarantined, inspection hung" stage=differ podUID=p pod=ns/name-p age=2s failedLate=false nextTry=1s err="no answer"`, "list all")
+		list(podOf("a=exited"), other)
+		out.take()
+		if c := <-retry; time.Now().Unix() != start+4 || !c.Retry || c.Timeout != firstDeadline {
+			t.Errorf("the retry is %+v at second %d", c, time.Now().Unix()-start)
+		}
+		ends <- stage.Settled{UID: explorePod, How: stage.Committed}
+		if got, want := out.take(), `level=INFO msg="pod released from quarantine" stage=differ podUID=p pod=ns/name-p gone=false after=3s hung=1`; !strings.Contains(got, want) {
+			t.Errorf("the differ did\n%swant\n%s", got, want)
+		}
+		does("the retry succeeded", 0, 0)
+		close(listings)
+		close(observations)
+		for range marks { // until it is closed
+		}
+		if _, open := <-inspect; open {
+			t.Error("a change comes after the end")
+		}
+		close(ends)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // announcing is a cache that calls a function once, when a listing is applied.
 type announcing struct {
 	Cache
@@ -808,6 +948,34 @@ func TestReleaseIsLogged(t *testing.T) {
 	do = s.m.step(&listing{stage.Listing{Asked: stage.Asked{Began: s.ticks.Next(), Answered: s.ticks.Next(), At: s.now}}}, s.now)
 	if got, want := fmt.Sprint(do.released), "[[podUID p pod ns/name-p gone true after 11s hung 1]]"; got != want {
 		t.Errorf("logged %s, want %s", got, want)
+	}
+}
+
+// Several listings may become complete at once: the newest counts, each caller is answered, and the pods behind it
+// are told in the order of their answers.
+func TestListingsBecomeComplete(t *testing.T) {
+	at := func(began uint64) stage.Asked {
+		return stage.Asked{Began: began, Answered: began + 1, At: time.Unix(int64(began), 0)}
+	}
+	records := make(map[pleg.PodUID]*record)
+	var pods []*pleg.Pod
+	for n, until := range []uint64{11, 15, 19, 11, 20} { // two of one time, one at the list
+		pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(9-n)), "a=running"))
+		records[pods[n].UID] = &record{named: pods[n], until: at(until)}
+	}
+	records["unknown"] = &record{until: at(1)}
+	records[pods[4].UID].owes = 30
+	callers := []chan<- error{make(chan error), make(chan error), make(chan error), make(chan error)}
+	b := backlog{open: []open{{at(10), callers[:2]}, {at(20), callers[2:3]}, {at(30), callers[3:]}}}
+	got := b.complete(records)
+	if want := []stage.Behind{{Pod: pods[3], Until: at(11).At}, {Pod: pods[0], Until: at(11).At}, {Pod: pods[1], Until: at(15).At}, {Pod: pods[2], Until: at(19).At}}; !slices.Equal(got.Behind, want) {
+		t.Errorf("behind are %v, want %v", got.Behind, want)
+	}
+	if got.Current != at(20).At || !slices.Equal(got.Relisted, callers[:3]) || len(b.open) != 1 {
+		t.Errorf("complete is %v for %d callers, and %d wait; want the second list, 3 callers and the last", got.Current, len(got.Relisted), len(b.open))
+	}
+	if got := b.complete(records); !got.Current.IsZero() || got.Relisted != nil || got.Behind != nil {
+		t.Errorf("then %+v is complete, want none", got)
 	}
 }
 
