@@ -337,6 +337,53 @@ func TestHintsReachTheirStages(t *testing.T) {
 	})
 }
 
+// By default a list is doubted that lacks every pod after a break, or that shows a container in another pod.
+func TestListsAreDoubtedByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, 0)
+		r.Runtime.Set("a", "c=running")
+		r.StartBetweenLists(t)
+		kit.RequireEvents(t, events, "a", "Started(c)")
+		r.Runtime.SetListFault(plegtest.Fail(errors.New("list failed")))
+		kit.Relist(1)
+		r.Runtime.SetListFault(nil)
+		r.Runtime.Remove("a")
+		kit.Relist(1)
+		kit.RequireEvents(t, events)
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Died(c) Removed(c)")
+		r.Runtime.Set("a", "c=running")
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Started(c)")
+		r.Runtime.Set("a", "d=running")
+		r.Runtime.Set("b", "c=running")
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Started(d)") // c stays where it was
+	})
+}
+
+// While the event stream is down, lists come as often as without events.
+func TestPeriodFollowsTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, RelistPeriod: 2 * time.Second, RelistPeriodWithEvents: 7 * time.Second})
+		r.Start(t)
+		errStream := errors.New("stream ended")
+		for n, want := range []time.Duration{7 * time.Second, 2 * time.Second, 7 * time.Second} {
+			runtime.SetWatchFault(nil)
+			if n == 1 {
+				runtime.SetWatchFault(plegtest.Fail(errStream))
+				runtime.EndWatches(errStream)
+			}
+			time.Sleep(3 * time.Minute)
+			if got := r.Look().Relist.Period; got != want {
+				t.Errorf("step %d: the period is %v, want %v", n, got, want)
+			}
+		}
+	})
+}
+
 // A pipeline that never runs leaves nothing behind once it is closed.
 func TestCloseWithoutRun(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
