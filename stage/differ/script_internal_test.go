@@ -1019,15 +1019,24 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 			t.Errorf("after %v the next is %+v, want pod %s", after, c, uid)
 		}
 	}
+	late := func(uid pleg.PodUID) {
+		t.Helper()
+		if c := m.late(); (c == nil) != (uid == "") || c != nil && c.UID != uid {
+			t.Errorf("found since the last was accepted is %+v, want %q", c, uid)
+		}
+	}
+	late("")
 	var pods []*pleg.Pod
 	for _, uid := range []pleg.PodUID{"1", "2", "3", "4"} {
 		pods = append(pods, plegtest.Pod(uid, "c"+string(uid)+"=running"))
 	}
 	m.step(&listing{stage.Listing{Asked: stage.Asked{Began: 1, Answered: 2, At: start}, Pods: pods}}, start)
+	late("4")
 	want(patience-1, "1")
 	want(patience, "4")
 	first, _, _ := m.next(start)
 	m.step(accepted{first}, start.Add(400*time.Millisecond))
+	late("")
 	want(400*time.Millisecond+patience-1, "2")
 	want(400*time.Millisecond+patience, "4")
 	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // the inspection has not ended
@@ -1035,4 +1044,32 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
 	want(800*time.Millisecond+patience-1, "2")
 	want(800*time.Millisecond+patience, "4")
+}
+
+// Pods in doubt are inspected in the order in which their waits end, each with a wait of its own.
+func TestDoubtsHaveTheirOwnWaits(t *testing.T) {
+	start := time.Unix(1000, 0)
+	d := doubts{first: time.Second, longest: 3 * time.Second}
+	a, b := &record{uid: "a"}, &record{uid: "b"}
+	after := func(want string) {
+		t.Helper()
+		var got []string
+		for _, one := range d.pods {
+			got = append(got, fmt.Sprint(one.rec.uid, " ", one.due.Sub(start)))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("in doubt are %v, want %s", got, want)
+		}
+	}
+	d.add(a, start)
+	d.add(b, start.Add(time.Second/2))
+	after("a 1s, b 1.5s")
+	d.add(a, start.Add(time.Second))
+	after("b 1.5s, a 3s")
+	d.add(a, start.Add(3*time.Second))
+	after("b 1.5s, a 6s")
+	d.remove(b)
+	after("a 6s")
+	d.add(b, start.Add(4*time.Second))
+	after("b 5s, a 6s")
 }
