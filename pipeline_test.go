@@ -298,6 +298,92 @@ func TestRelistEnds(t *testing.T) {
 	})
 }
 
+// A hint ends the wait of a pod in quarantine, tells of containers that no list shows, and of the ends of others
+// unless the cache has them.
+func TestHintsReachTheirStages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, RelistPeriod: time.Hour, InspectTimeout: 5 * time.Second})
+		events := r.Events(t, 0)
+		runtime.Set("a", "c=exited")
+		runtime.Set("b", "d=running")
+		runtime.SetPodFault("b", plegtest.Hang)
+		r.Start(t)
+		time.Sleep(10 * time.Second)
+		kit.RequireEvents(t, events, "a", "Died(c)")
+		if got := r.Look().Quarantined; len(got) != 1 || got[0].UID != "b" {
+			t.Errorf("in quarantine are %+v, want pod b", got)
+		}
+		runtime.SetPodFault("b", nil)
+		runtime.Announce("b", "d")
+		time.Sleep(time.Second)
+		if got := r.Look().Quarantined; len(got) != 0 {
+			t.Errorf("in quarantine are %+v after an event", got)
+		}
+		kit.RequireEvents(t, events, "b", "Started(d)")
+		short := pleg.Hint{UID: "a", Container: "short", Name: "name", PodName: "name-a", PodNamespace: "ns", State: pleg.StateRunning}
+		runtime.AnnounceHint(short)
+		short.State = pleg.StateExited
+		short.Others = []*pleg.ContainerStatus{
+			{ID: "c", State: pleg.StateExited, ExitCode: 8}, {ID: "other", State: pleg.StateExited, ExitCode: 9},
+		}
+		runtime.AnnounceHint(short)
+		time.Sleep(time.Second)
+		if known, other := r.Cache().GetRemoved("c"), r.Cache().GetRemoved("other"); known != nil || other == nil || other.ExitCode != 9 {
+			t.Errorf("removed are %+v and %+v, want only the one that the cache does not have", known, other)
+		}
+		time.Sleep(time.Minute)
+		kit.RequireEvents(t, events, "a", "Started(short) Died(short) Removed(short)")
+	})
+}
+
+// By default a list is doubted that lacks every pod after a break, or that shows a container in another pod.
+func TestListsAreDoubtedByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		events := r.Events(t, 0)
+		r.Runtime.Set("a", "c=running")
+		r.StartBetweenLists(t)
+		kit.RequireEvents(t, events, "a", "Started(c)")
+		r.Runtime.SetListFault(plegtest.Fail(errors.New("list failed")))
+		kit.Relist(1)
+		r.Runtime.SetListFault(nil)
+		r.Runtime.Remove("a")
+		kit.Relist(1)
+		kit.RequireEvents(t, events)
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Died(c) Removed(c)")
+		r.Runtime.Set("a", "c=running")
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Started(c)")
+		r.Runtime.Set("a", "d=running")
+		r.Runtime.Set("b", "c=running")
+		kit.Relist(1)
+		kit.RequireEvents(t, events, "a", "Started(d)") // c stays where it was
+	})
+}
+
+// While the event stream is down, lists come as often as without events.
+func TestPeriodFollowsTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, RelistPeriod: 2 * time.Second, RelistPeriodWithEvents: 7 * time.Second})
+		r.Start(t)
+		errStream := errors.New("stream ended")
+		for n, want := range []time.Duration{7 * time.Second, 2 * time.Second, 7 * time.Second} {
+			runtime.SetWatchFault(nil)
+			if n == 1 {
+				runtime.SetWatchFault(plegtest.Fail(errStream))
+				runtime.EndWatches(errStream)
+			}
+			time.Sleep(3 * time.Minute)
+			if got := r.Look().Relist.Period; got != want {
+				t.Errorf("step %d: the period is %v, want %v", n, got, want)
+			}
+		}
+	})
+}
+
 // A pipeline that never runs leaves nothing behind once it is closed.
 func TestCloseWithoutRun(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()

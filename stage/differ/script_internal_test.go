@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	reinspect, request   the request of a caller
 //	wait DURATION        time passes
 //
-// The effects are recorded: events, cancel, gone (the pod leaves), relist (of the pod alone), soon
+// The effects are recorded: events, cancel, end-after (of a request), gone (the pod leaves), relist (of the pod alone), soon
 // (of all pods), covered or pending (a list of all, for the cache), touch, and mark.
 var scripts = map[string]struct{ script, want string }{
 	"a pod starts, dies and is removed": {
@@ -112,7 +113,7 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a request during an inspection counts": {
 		"list a=running; inspect; reinspect; ok; inspect; list a=running; inspect; ok",
-		"pending inspect soon cancel Started(a) mark none pending reinspect PodSync mark",
+		"pending inspect soon end-after-1s Started(a) mark none pending reinspect PodSync mark",
 	},
 	"a reinspection that fails is still one": {
 		"list a=running; inspect; ok; reinspect; list a=running; inspect; fail; list a=running; inspect; ok",
@@ -136,14 +137,17 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a request starts an inspection that hangs again": {
 		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; ok",
-		"pending inspect cancel pending soon mark retry Started(a)",
+		"pending inspect end-after-1s pending soon mark retry Started(a)",
 	},
 	"a request starts one inspection at once, and not the next": {
 		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; hang; list a=running; wait 1s; retry; wait 1s; retry",
-		"pending inspect cancel pending soon mark retry soon pending mark none retry",
+		"pending inspect end-after-1s pending soon mark retry soon pending mark none retry",
+	},
+	"a request waits twice as long for an inspection whose pod hung before": {
+		"list a=running; inspect; hang; list a=running; request; retry; wait 1s; request; request", "pending inspect soon mark pending mark retry end-after-2s",
 	},
 	"requests cut at most once a relist period": {
-		"list a=running; inspect; wait 2s; request; request; wait 1s; request", "pending inspect cancel cancel",
+		"list a=running; inspect; wait 2s; request; request; wait 1s; request", "pending inspect end-after-1s end-after-1s",
 	},
 	"nobody waits for an inspection that hangs": {"list a=running; inspect; hangs; list a=running", "pending inspect mark pending mark"},
 	"an inspection that fails late waits for a period, each time": {
@@ -413,6 +417,145 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 	})
 }
 
+// outside is what the differ does to the others.
+type outside struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *outside) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// take waits until the differ waits, and returns what it did since the last call.
+func (o *outside) take() string {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.text.Reset()
+	return o.text.String()
+}
+
+func (o *outside) Touch(uid pleg.PodUID, at time.Time) { fmt.Fprintln(o, "touch", uid, at.Unix()) }
+
+func (o *outside) Observe(at time.Time, pending []*pleg.Pod) {
+	var uids []string
+	for _, pod := range pending {
+		uids = append(uids, string(pod.UID))
+	}
+	slices.Sort(uids)
+	fmt.Fprintln(o, "observe", at.Unix(), uids)
+}
+
+// Each effect reaches its receiver: the cache, the lists, the log, the metrics, and who asks for the quarantine.
+// A removed container that is listed as before has its pod listed again soon, without another input.
+func TestEffectsReachTheirReceivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out outside
+		registry := prometheus.NewPedanticRegistry()
+		d, err := New(Options{
+			Cache: &out, RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8, Metrics: instrument.Registry{Registerer: registry},
+			RelistSoon: func() { fmt.Fprintln(&out, "list all") },
+			RelistPod: func(uid pleg.PodUID) {
+				fmt.Fprintln(&out, "list", uid, "after", time.Duration(time.Now().Nanosecond()))
+			},
+			Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Quarantined() == nil || len(d.Quarantined()) > 0 {
+			t.Errorf("quarantined at first: %#v, want an empty list", d.Quarantined())
+		}
+		listings, observations, ends := make(chan stage.Listing), make(chan stage.Observation), make(chan stage.Settled)
+		inspect, retry, marks, ended := make(chan stage.Change), make(chan stage.Change), make(chan stage.Mark, 8), make(chan error)
+		go func() {
+			ended <- d.Run(listings, observations, ends, Outputs{Inspect: inspect, Retry: retry, Marks: marks})
+		}()
+		var ticks stage.Ticks
+		start := time.Now().Unix()
+		asked := func() stage.Asked {
+			synctest.Wait()
+			return stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}
+		}
+		list := func(pods ...*pleg.Pod) { listings <- stage.Listing{Asked: asked(), Pods: pods, StreamUp: true} }
+		does := func(what string, queue, quarantined float64, want ...string) {
+			t.Helper()
+			if got := out.take(); got != strings.Join(append(want, ""), "\n") {
+				t.Errorf("%s: the differ did\n%swant\n%s", what, got, strings.Join(want, "\n"))
+			}
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if want, ok := map[string]float64{"pleg_differ_queue_length": queue, "pleg_quarantined_pods": quarantined}[f.GetName()]; ok && f.GetMetric()[0].GetGauge().GetValue() != want {
+					t.Errorf("%s: %s is %v, want %v", what, f.GetName(), f.GetMetric()[0].GetGauge().GetValue(), want)
+				}
+			}
+			if got := len(d.Quarantined()); got != int(quarantined) {
+				t.Errorf("%s: %d pods are in quarantine, want %v", what, got, quarantined)
+			}
+		}
+		other := plegtest.Pod("q", "b=running")
+		list(podOf("a=running"), other)
+		does("two pods are new", 2, 0, fmt.Sprintf("observe %d [p q]", start))
+		for _, uid := range []pleg.PodUID{explorePod, "q"} {
+			if c := <-inspect; c.UID != uid {
+				t.Errorf("the inspector gets %s, want %s", c.UID, uid)
+			}
+			ends <- stage.Settled{UID: uid, How: stage.Committed}
+		}
+		does("they are inspected", 0, 0)
+		if m := <-marks; m.Current.Unix() != start {
+			t.Errorf("the list is marked as of %v", m.Current)
+		}
+		d.Announce(Announcement{hintOf("a=removed"), ticks.Next()})
+		time.Sleep(goWait)
+		does("a container that is gone is still listed", 0, 0, "list p after 300ms")
+		time.Sleep(time.Second - goWait)
+		out.take() // it is listed again
+		observations <- stage.Observation{Asked: asked(), UID: explorePod, Pod: podOf("a=running")}
+		does("nothing has changed", 0, 0, fmt.Sprintf("touch p %d", start+1))
+		list(podOf("a=exited"), other)
+		does("one pod has changed", 1, 0, fmt.Sprintf("observe %d [p]", start+1))
+		<-inspect
+		time.Sleep(2 * time.Second)
+		out.take()
+		ends <- stage.Settled{UID: explorePod, How: stage.FailedHung, Took: 2 * time.Second, Err: errors.New("no answer")}
+		does("the inspection hung", 0, 1,
+			`level=WARN msg="pod quarantined, inspection hung" stage=differ podUID=p pod=ns/name-p age=2s failedLate=false nextTry=1s err="no answer"`, "list all")
+		list(podOf("a=exited"), other)
+		out.take()
+		if c := <-retry; time.Now().Unix() != start+4 || !c.Retry || c.Timeout != firstDeadline {
+			t.Errorf("the retry is %+v at second %d", c, time.Now().Unix()-start)
+		}
+		ends <- stage.Settled{UID: explorePod, How: stage.Committed}
+		if got, want := out.take(), `level=INFO msg="pod released from quarantine" stage=differ podUID=p pod=ns/name-p gone=false after=3s hung=1`; !strings.Contains(got, want) {
+			t.Errorf("the differ did\n%swant\n%s", got, want)
+		}
+		does("the retry succeeded", 0, 0)
+		close(listings)
+		close(observations)
+		for range marks { // until it is closed
+		}
+		if _, open := <-inspect; open {
+			t.Error("a change comes after the end")
+		}
+		close(ends)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // announcing is a cache that calls a function once, when a listing is applied.
 type announcing struct {
 	Cache
@@ -616,12 +759,21 @@ func (s *script) step(in input) {
 		}
 	}
 	s.foundByAll, s.foundByOne, s.lost = s.foundByAll+do.foundByAll, s.foundByOne+do.foundByOne, s.lost+do.lost
-	note(len(do.touch) > 0, "touch")
-	note(len(do.relist) > 0, "relist")
+	for _, touched := range do.touch {
+		note(touched == touch{explorePod, s.m.records[explorePod].asked.At}, "touch")
+	}
+	for _, uid := range do.relist {
+		note(uid == explorePod, "relist")
+	}
 	note(do.relistSoon, "soon")
-	note(len(do.cancel) > 0, "cancel")
-	note(!do.observe.IsZero() && len(do.pending) > 0, "pending")
-	note(!do.observe.IsZero() && len(do.pending) == 0, "covered")
+	for _, c := range do.cancel {
+		note(c == stage.Cancel{UID: explorePod, Gone: true}, "cancel")
+		note(!c.Gone && c.UID == explorePod, "end-after-"+c.After.String())
+	}
+	if !do.observe.IsZero() {
+		note(do.observe.Equal(s.m.absent.At) && len(do.pending) > 0, "pending")
+		note(do.observe.Equal(s.m.absent.At) && len(do.pending) == 0, "covered")
+	}
 	if len(do.leaving) > 0 {
 		s.leaving = do.leaving[0]
 		s.got = append(s.got, "gone")
@@ -799,6 +951,63 @@ func TestReleaseIsLogged(t *testing.T) {
 	}
 }
 
+// Several listings may become complete at once: the newest counts, each caller is answered, and the pods behind it
+// are told in the order of their answers.
+func TestListingsBecomeComplete(t *testing.T) {
+	at := func(began uint64) stage.Asked {
+		return stage.Asked{Began: began, Answered: began + 1, At: time.Unix(int64(began), 0)}
+	}
+	records := make(map[pleg.PodUID]*record)
+	var pods []*pleg.Pod
+	for n, until := range []uint64{11, 15, 19, 11, 20} { // two of one time, one at the list
+		pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(9-n)), "a=running"))
+		records[pods[n].UID] = &record{named: pods[n], until: at(until)}
+	}
+	records["unknown"] = &record{until: at(1)}
+	records[pods[4].UID].owes = 30
+	callers := []chan<- error{make(chan error), make(chan error), make(chan error), make(chan error)}
+	b := backlog{open: []open{{at(10), callers[:2]}, {at(20), callers[2:3]}, {at(30), callers[3:]}}}
+	got := b.complete(records)
+	if want := []stage.Behind{{Pod: pods[3], Until: at(11).At}, {Pod: pods[0], Until: at(11).At}, {Pod: pods[1], Until: at(15).At}, {Pod: pods[2], Until: at(19).At}}; !slices.Equal(got.Behind, want) {
+		t.Errorf("behind are %v, want %v", got.Behind, want)
+	}
+	if got.Current != at(20).At || !slices.Equal(got.Relisted, callers[:3]) || len(b.open) != 1 {
+		t.Errorf("complete is %v for %d callers, and %d wait; want the second list, 3 callers and the last", got.Current, len(got.Relisted), len(b.open))
+	}
+	if got := b.complete(records); !got.Current.IsZero() || got.Relisted != nil || got.Behind != nil {
+		t.Errorf("then %+v is complete, want none", got)
+	}
+}
+
+// Without an input the machine is asked again at the earliest time at which something is due.
+func TestNextIsAskedAgain(t *testing.T) {
+	for script, want := range map[string]time.Duration{
+		"list -":                                                0,
+		"list a=running":                                        patience,
+		"list a=running; event b=removed":                       goWait,
+		"list a=running; event b=created":                       patience - time.Millisecond,
+		"list a=running; inspect":                               0,
+		"list a=running; inspect; ok":                           0,
+		"list a=running; inspect; fail":                         0,
+		"list a=running; inspect; hang":                         time.Second,
+		"list a=running; inspect; late":                         time.Second,
+		"list a=running; inspect; contradicts":                  time.Second,
+		"list a=running; inspect; contradicts; wait 400ms":      599 * time.Millisecond,
+		"list a=running; inspect; contradicts; event b=removed": goWait,
+		"list a=running; inspect; contradicts; event b=created": 999 * time.Millisecond,
+		"list a=running; inspect; hang; event b=removed":        goWait,
+		"list a=running; inspect; hang; event b=created":        999 * time.Millisecond,
+		"list a=running; inspect; contradicts; wait 1s; list a=running; retry; contradicts":                                     2 * time.Second,
+		"list a=running; inspect; contradicts; wait 1s; list a=running; retry; contradicts; wait 2s; list a=running; retry; ok": 0,
+	} {
+		s := play(t, script)
+		_, _, again := s.m.next(s.now)
+		if got := again.Sub(s.now); got != want && (want != 0 || !again.IsZero()) {
+			t.Errorf("%s: next is asked again after %v, want %v", script, got, want)
+		}
+	}
+}
+
 // The first of the queue is inspected next, and the last only once nothing was accepted and nothing ended for
 // a while. Each accepted or ended change starts this time again.
 func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
@@ -810,15 +1019,24 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 			t.Errorf("after %v the next is %+v, want pod %s", after, c, uid)
 		}
 	}
+	late := func(uid pleg.PodUID) {
+		t.Helper()
+		if c := m.late(); (c == nil) != (uid == "") || c != nil && c.UID != uid {
+			t.Errorf("found since the last was accepted is %+v, want %q", c, uid)
+		}
+	}
+	late("")
 	var pods []*pleg.Pod
 	for _, uid := range []pleg.PodUID{"1", "2", "3", "4"} {
 		pods = append(pods, plegtest.Pod(uid, "c"+string(uid)+"=running"))
 	}
 	m.step(&listing{stage.Listing{Asked: stage.Asked{Began: 1, Answered: 2, At: start}, Pods: pods}}, start)
+	late("4")
 	want(patience-1, "1")
 	want(patience, "4")
 	first, _, _ := m.next(start)
 	m.step(accepted{first}, start.Add(400*time.Millisecond))
+	late("")
 	want(400*time.Millisecond+patience-1, "2")
 	want(400*time.Millisecond+patience, "4")
 	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // the inspection has not ended
@@ -826,4 +1044,32 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
 	want(800*time.Millisecond+patience-1, "2")
 	want(800*time.Millisecond+patience, "4")
+}
+
+// Pods in doubt are inspected in the order in which their waits end, each with a wait of its own.
+func TestDoubtsHaveTheirOwnWaits(t *testing.T) {
+	start := time.Unix(1000, 0)
+	d := doubts{first: time.Second, longest: 3 * time.Second}
+	a, b := &record{uid: "a"}, &record{uid: "b"}
+	after := func(want string) {
+		t.Helper()
+		var got []string
+		for _, one := range d.pods {
+			got = append(got, fmt.Sprint(one.rec.uid, " ", one.due.Sub(start)))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("in doubt are %v, want %s", got, want)
+		}
+	}
+	d.add(a, start)
+	d.add(b, start.Add(time.Second/2))
+	after("a 1s, b 1.5s")
+	d.add(a, start.Add(time.Second))
+	after("b 1.5s, a 3s")
+	d.add(a, start.Add(3*time.Second))
+	after("b 1.5s, a 6s")
+	d.remove(b)
+	after("a 6s")
+	d.add(b, start.Add(4*time.Second))
+	after("b 5s, a 6s")
 }
