@@ -211,15 +211,16 @@ func TestNamesWithoutMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial := serveHostile(t, "", &hostile.Daemon{OnWatch: hostile.Events(
 			&plegv1.Event{Epoch: "e", Seq: 1, Type: plegv1.EventType_EVENT_TYPE_GAP},
-			&plegv1.Event{Epoch: "e", Seq: 2, Type: plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, PodNamespace: "shop", PodName: "web-0"},
-			&plegv1.Event{Epoch: "e", Seq: 2, Type: plegv1.EventType_EVENT_TYPE_SYNCED},
+			&plegv1.Event{Epoch: "e", Seq: 2, Type: plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, PodUid: "u1", PodNamespace: "bank", PodName: "web-0"},
+			&plegv1.Event{Epoch: "e", Seq: 3, Type: plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, PodUid: "u2", PodNamespace: "shop", PodName: "web-0"},
+			&plegv1.Event{Epoch: "e", Seq: 3, Type: plegv1.EventType_EVENT_TYPE_SYNCED},
 		)})
 		out := newTranscript()
-		s := startIn(t, cli.Process{Dial: dial}, out, "events", "--replay", "-o", "name", "--connect", "socket")
+		s := startIn(t, cli.Process{Dial: dial}, out, "events", "--replay", "-o", "name", "--pod", "shop/web-0", "--connect", "socket")
 		synctest.Wait()
 		s.stopAndWait(t)
 		if out.String() != "shop/web-0\n" {
-			t.Errorf("stdout %q, want a name alone", out)
+			t.Errorf("stdout %q, want the name of the pod alone", out)
 		}
 	})
 }

@@ -324,7 +324,7 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 
 // Each parameter sets its option.
 func TestParametersOfEvents(t *testing.T) {
-	r := httptest.NewRequest("GET", "/events?name="+strings.Repeat("n", 100)+"&replay&bookmarks&namespace=shop&namespace=bank&pod=a,,b,&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
+	r := httptest.NewRequest("GET", "/events?name="+strings.Repeat("n", 100)+"&replay&bookmarks=true&namespace=shop&namespace=bank&pod=a,,b,&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
 	got, words, err := httpserver.SubscribeOptions(r)
 	want := pleg.SubscribeOptions{
 		Name: strings.Repeat("n", 100), Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
