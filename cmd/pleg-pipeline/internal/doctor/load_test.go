@@ -146,6 +146,11 @@ func TestMeasureCallsCutsCalls(t *testing.T) {
 
 func TestMeasureCallsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		refuses := simruntime.New(simruntime.Options{})
+		refuses.Inject(simruntime.Fault{RPC: "Version", Code: codes.Internal})
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, refuses), time.Second, time.Second); err == nil || err.Error() != "check runtime at unix:///in-memory: it answers with an error: rpc error: code = Internal desc = injected fault" {
+			t.Errorf("a runtime without a version: %v", err)
+		}
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simruntime.New(simruntime.Options{})), time.Second, time.Second); err == nil || err.Error() != "the runtime has no pods: there is nothing to measure" {
 			t.Errorf("without pods: %v", err)
 		}
