@@ -87,6 +87,11 @@ func TestPrintOfALoad(t *testing.T) {
 	if got := text.String(); !strings.HasPrefix(got, "CRI calls of containerd?2: 4 pods, 3 CPUs, measured for 6s.\n\n| call |") || !strings.HasSuffix(got, "| 14 |\n") {
 		t.Errorf("without a load and sweeps:\n%s", got)
 	}
+	load.Node.IOPressure, load.Node.CPUPressure = new(1.0), nil
+	text.Reset()
+	if kit.Must(t, load.Print(&text)); strings.Contains(text.String(), "processes waited") {
+		t.Errorf("with a figure alone:\n%s", &text)
+	}
 }
 
 type loadReport struct{ *doctor.Load }
