@@ -206,6 +206,25 @@ func TestPositionOfAQuietWatch(t *testing.T) {
 	})
 }
 
+// The names of pods alone have no marks between them.
+func TestNamesWithoutMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := serveHostile(t, "", &hostile.Daemon{OnWatch: hostile.Events(
+			&plegv1.Event{Epoch: "e", Seq: 1, Type: plegv1.EventType_EVENT_TYPE_GAP},
+			&plegv1.Event{Epoch: "e", Seq: 2, Type: plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, PodUid: "u1", PodNamespace: "bank", PodName: "web-0"},
+			&plegv1.Event{Epoch: "e", Seq: 3, Type: plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, PodUid: "u2", PodNamespace: "shop", PodName: "web-0"},
+			&plegv1.Event{Epoch: "e", Seq: 3, Type: plegv1.EventType_EVENT_TYPE_SYNCED},
+		)})
+		out := newTranscript()
+		s := startIn(t, cli.Process{Dial: dial}, out, "events", "--replay", "-o", "name", "--pod", "shop/web-0", "--connect", "socket")
+		synctest.Wait()
+		s.stopAndWait(t)
+		if out.String() != "shop/web-0\n" {
+			t.Errorf("stdout %q, want the name of the pod alone", out)
+		}
+	})
+}
+
 // The events that a fleet replays have a node's position, and none of the fleet.
 func TestPositionAfterAnEvent(t *testing.T) {
 	of := pleg.Event{Epoch: "e", Seq: 7}

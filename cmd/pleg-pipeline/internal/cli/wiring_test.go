@@ -81,6 +81,32 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 	})
 }
 
+// everywhere is an address that other machines reach.
+type everywhere struct{ *bufconn.Listener }
+
+func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 80} }
+
+// Other machines learn from neither server which pods there are.
+func TestStrangersSeeNoPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, runtime := simruntime.New(simruntime.Options{Seed: 1}), bufconn.Listen(64<<10)
+		pod := node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: make([]pleg.ContainerStatus, 1)})
+		node.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pod.UID, Hang: true})
+		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
+		web, health := bufconn.Listen(64<<10), bufconn.Listen(64<<10)
+		p := cli.Process{Args: []string{"--quiet"}, Out: io.Discard, Err: io.Discard, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
+		kit.Run(t, func(ctx context.Context) error {
+			return cli.Serve(ctx, p, everywhere{web}, everywhere{health}, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
+		})
+		time.Sleep(time.Minute)
+		for _, l := range []*bufconn.Listener{web, health} {
+			if text := getPage(t, l, "/readyz?verbose"); !strings.Contains(text, "[+]verdict: PROBLEM: hung container since ") || strings.Contains(text, "web-0") {
+				t.Errorf("/readyz = %q, want the cause without the pod", text)
+			}
+		}
+	})
+}
+
 // A daemon that can no longer serve ends and says why, whichever of its listeners is closed.
 func TestEndsWithEachServer(t *testing.T) {
 	for broken, name := range []string{"page", "probes", "socket"} {

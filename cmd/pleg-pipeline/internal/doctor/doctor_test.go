@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -207,4 +208,20 @@ func TestExamineWithoutAVersion(t *testing.T) {
 			t.Errorf("the report is %q, want %q at its end", &text, want)
 		}
 	})
+}
+
+// A report that cannot be written is an error.
+func TestReportsAreWritten(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	kit.Must(t, r.Close())
+	for name, err := range map[string]error{
+		"of a node":  doctor.Judge(nil).Print(w, doctor.TextOptions{}),
+		"of a fleet": doctor.Rank(nil, time.Now()).Print(w, doctor.TextOptions{}),
+		"of calls":   new(doctor.Load).Print(w),
+	} {
+		if !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("a report %s: %v", name, err)
+		}
+	}
 }

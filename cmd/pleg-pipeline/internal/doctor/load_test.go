@@ -87,6 +87,11 @@ func TestPrintOfALoad(t *testing.T) {
 	if got := text.String(); !strings.HasPrefix(got, "CRI calls of containerd?2: 4 pods, 3 CPUs, measured for 6s.\n\n| call |") || !strings.HasSuffix(got, "| 14 |\n") {
 		t.Errorf("without a load and sweeps:\n%s", got)
 	}
+	load.Node.IOPressure, load.Node.CPUPressure = new(1.0), nil
+	text.Reset()
+	if kit.Must(t, load.Print(&text)); strings.Contains(text.String(), "processes waited") {
+		t.Errorf("with a figure alone:\n%s", &text)
+	}
 }
 
 type loadReport struct{ *doctor.Load }
@@ -146,6 +151,11 @@ func TestMeasureCallsCutsCalls(t *testing.T) {
 
 func TestMeasureCallsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		refuses := simruntime.New(simruntime.Options{})
+		refuses.Inject(simruntime.Fault{RPC: "Version", Code: codes.Internal})
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, refuses), time.Second, time.Second); err == nil || err.Error() != "check runtime at unix:///in-memory: it answers with an error: rpc error: code = Internal desc = injected fault" {
+			t.Errorf("a runtime without a version: %v", err)
+		}
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simruntime.New(simruntime.Options{})), time.Second, time.Second); err == nil || err.Error() != "the runtime has no pods: there is nothing to measure" {
 			t.Errorf("without pods: %v", err)
 		}

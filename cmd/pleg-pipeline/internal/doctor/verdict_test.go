@@ -287,6 +287,18 @@ func TestEachFindingHasItsAdvice(t *testing.T) {
 	}
 }
 
+// Two findings with one cause are one, as severe as the worse of them.
+func TestOneFindingOfACause(t *testing.T) {
+	t.Parallel()
+	first := verdict.Finding{Cause: "c", Severity: verdict.Warning, Summary: "one", Evidence: "e1"}
+	for _, severity := range []verdict.Severity{verdict.Warning, verdict.Problem} {
+		r := doctor.Judge(nil, first, verdict.Finding{Cause: "c", Severity: severity, Summary: "two", Evidence: "e2"})
+		if f := r.Findings[0]; len(r.Findings) != 1 || f.Severity != severity || f.Summary != "one" || f.Evidence != "e1; e2" {
+			t.Errorf("a warning and a %s are %+v", severity, r.Findings)
+		}
+	}
+}
+
 // The figures of a report follow its verdict.
 func TestReport(t *testing.T) {
 	t.Parallel()

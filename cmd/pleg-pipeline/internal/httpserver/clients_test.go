@@ -141,6 +141,9 @@ func TestClientCertificatesNeedCA(t *testing.T) {
 			t.Errorf("CheckWebConfig(%s) with a CA in the file = %v", kind, err)
 		}
 	}
+	if err := httpserver.CheckWebConfig(write(t, "basic_auth_user: {jo: hash}")); err == nil || !strings.Contains(err.Error(), "field basic_auth_user not found") {
+		t.Errorf("CheckWebConfig of a misspelt setting = %v, want its name", err)
+	}
 }
 
 // TestRefusedRequests: requests for pods are refused under a foreign host name, as after DNS

@@ -70,6 +70,14 @@ func TestAnswersAtOnce(t *testing.T) {
 		if code, text := ask(t, h, "GET", "/"); time.Since(began) != 5*time.Second || code != http.StatusServiceUnavailable || text != "too many requests: 16 at a time\n" || begun.Load() != 16 {
 			t.Errorf("the next = %d %q after %v, %d answers have begun, want 503 after 5 s and 16", code, text, time.Since(began), begun.Load())
 		}
+		time.Sleep(time.Until(began.Add(57 * time.Second)))
+		for range 16 {
+			go ask(t, h, "GET", "/")
+		}
+		time.Sleep(4 * time.Second) // the first answers have ended
+		if n := begun.Load(); n != 32 {
+			t.Errorf("%d answers have begun, want that those which waited follow", n)
+		}
 		time.Sleep(time.Minute)
 	})
 }
