@@ -108,6 +108,7 @@ func TestSilence(t *testing.T) {
 				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 120}, {Path: "/runtime", Peer: 71}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
 			}})
 			set()
+			cache.Set("never inspected", nil, errors.New("broken"), began)
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, a, cache) })
 			report := func() string {
 				synctest.Wait()
