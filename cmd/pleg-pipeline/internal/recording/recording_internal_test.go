@@ -125,6 +125,48 @@ func TestNodeIsALineWhenItChanges(t *testing.T) {
 	}
 }
 
+// The keys that the kubelet and Kubernetes use, the programs of a runtime, reasons and random ids stay, and nothing that is like one.
+func TestRedactionKeepsExactly(t *testing.T) {
+	t.Parallel()
+	const id = "0123456789abcdef"
+	for name, test := range map[string]struct {
+		matches *regexp.Regexp
+		yes, no string
+	}{
+		"key": {
+			wellKnown, "app io.kubernetes.pod.uid io.kubernetes.container.restartCount",
+			"apps my-app app.alice io.kubernetes.pod. io.kubernetes.pod.a.b io.kubernetes.node.name kubernetes.io/config.file app.kubernetes.io/owner batch.kubernetes.io/alice",
+		},
+		"process": {ownProcess, "containerd containerd-shim crio conmon conmonrs pleg-pipeline", "crictl crio-alice alice-conmon my-containerd pleg-pipeline2"},
+		"reason":  {oneWord, "Error OOMKilled A " + strings.Repeat("A", 40), "error Exit-1 E1 " + strings.Repeat("A", 41)},
+		"id": {
+			randomID, strings.Repeat(id, 4) + " 01234567-89ab-cdef-0123-456789abcdef",
+			"alice " + strings.Repeat(id, 2) + " " + strings.Repeat(id, 4) + "0 " + strings.ToUpper(strings.Repeat(id, 4)) + " 01234567-89ab-cdef-0123-456789abcdefg x01234567-89ab-cdef-0123-456789abcdef",
+		},
+	} {
+		for n, texts := range []string{test.no, test.yes} {
+			for text := range strings.FieldsSeq(texts) {
+				if test.matches.MatchString(text) != (n == 1) {
+					t.Errorf("the %s %s is kept: %v, want the opposite", name, text, n == 0)
+				}
+			}
+		}
+	}
+	r, other := newRedactor(), newRedactor()
+	for _, text := range []string{"alice", "bob"} {
+		word, id := r.word(text), r.id(text)
+		if !regexp.MustCompile(`^r[0-9a-f]{12}$`).MatchString(word) || !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) || word != r.word(text) || id != r.id(text) {
+			t.Errorf("%s is %s or, as an id, %s, want the same word each time", text, word, id)
+		}
+		if word == r.word(text+"2") || id == r.id(text+"2") || word == other.word(text) || id == other.id(text) {
+			t.Errorf("another text, or that of another recording, is %s or %s, too", word, id)
+		}
+	}
+	if r.word("") != "" || r.id("") != "" {
+		t.Error("a text that is not there is one")
+	}
+}
+
 // TestFailedIncidentRemovesNothing writes while there is no room.
 func TestFailedIncidentRemovesNothing(t *testing.T) {
 	t.Parallel()
