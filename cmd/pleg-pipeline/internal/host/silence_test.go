@@ -43,6 +43,9 @@ func (a *announcer) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc
 
 func (a *announcer) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	a.opened.Add(1)
+	if a.events == nil {
+		return nil, errors.ErrUnsupported
+	}
 	return &announced{ctx: ctx, from: a}, nil
 }
 
@@ -91,6 +94,7 @@ func TestSilence(t *testing.T) {
 		"a socket shows it":       {containerd2, waiting, true, 2, false, 1, ""},
 		"no client is known":      {containerd2, waiting, true, 2, false, 1, alone},
 		"since when, who knows":   {containerd2, waiting, true, 2, false, 0, ""},
+		"no events":               {containerd2, waiting, true, 2, false, 1, ""},
 		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
 		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1.7.29"}, waiting, true, 3, false, 0, ""},
 		"an older one of Debian":  {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.24~ds1"}, waiting, true, 3, false, 0, ""},
@@ -98,6 +102,9 @@ func TestSilence(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache, a := podcache.New(), &announcer{version: test.version, events: make(chan struct{})}
+			if name == "no events" {
+				a.events = nil
+			}
 			began := time.Now()
 			created := began
 			if name == "since when, who knows" {
