@@ -36,6 +36,7 @@ func TestReadRefuses(t *testing.T) {
 		"other text without end":     {"hello", "it is not a recording of pleg-pipeline"},
 		"other JSON":                 {"{}\n", "it is not a recording of pleg-pipeline"},
 		"other compressed":           {"\x1f\x8b hello, hello, hello", "gzip: invalid header"},
+		"half a compressed header":   {"\x1f\x8b\x08", "the recording is empty"},
 		"damaged compression":        {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xff\xff", "flate: corrupt input before offset …"},
 		"a newer format":             {strings.Replace(header, `"version":3`, `"version":4,"began":7`, 1), "it was made by another version of pleg-pipeline: it has format 4, this program reads format 3"},
 		"an older format":            {strings.Replace(header, `"version":3`, `"version":1`, 1), "it was made by another version of pleg-pipeline: it has format 1, this program reads format 3"},

@@ -79,14 +79,16 @@ func TestListOfOnePodIsNotTheState(t *testing.T) {
 func TestStatusBetweenTwoLists(t *testing.T) {
 	t.Parallel()
 	w := newWindow()
+	w.forget(line{Method: "Version"})
+	w.forget(line{Node: []byte("{}")})
 	for at, id := range []string{"older than both", "", "newer than one"} {
 		text := fmt.Appendf(nil, `{"containerId":%q}`, id)
 		w.forget(line{At: offset(at), Method: containerStatus, Request: text})
 	}
 	w.forget(line{At: 3, Method: listSandboxes, items: []*item{}})
 	w.forget(line{At: 1, Method: listContainers, items: []*item{}})
-	if _, newer := w.state[question(containerStatus, &cri.ContainerStatusRequest{ContainerId: "newer than one"})]; !newer || len(w.state) != 4 {
-		t.Errorf("the state is %+v, want the lists and the statuses since the older one", w.state)
+	if _, newer := w.state[question(containerStatus, &cri.ContainerStatusRequest{ContainerId: "newer than one"})]; !newer || len(w.state) != 6 {
+		t.Errorf("the state is %+v, want the version, the node, the lists and the statuses since the older one", w.state)
 	}
 }
 
@@ -215,7 +217,7 @@ func TestIncidentHasTheCallsInFlight(t *testing.T) {
 	incidents.start(containerStatus, &cri.ContainerStatusRequest{ContainerId: "c"})
 	var file bytes.Buffer
 	kit.Must(t, incidents.save(&file))
-	if text := file.String(); !strings.Contains(text, `"method":"ContainerStatus"`) || !strings.Contains(text, `"pending":true`) || !regexp.MustCompile(`\n\{"at":"1m3[\d.]+s","end":true\}\n$`).MatchString(text) {
+	if text := file.String(); !regexp.MustCompile(`\n\{"at":"1m3[\d.]+s","method":"ContainerStatus","request":\{"containerId":"[0-9a-f]{32}"\},"pending":true\}\n\{"at":"1m3[\d.]+s","end":true\}\n$`).MatchString(text) {
 		t.Errorf("the file is %s", text)
 	}
 }

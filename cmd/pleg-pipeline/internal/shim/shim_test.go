@@ -303,6 +303,7 @@ func TestTimes(t *testing.T) {
 		{"a stopped shim", containerd, map[int][]string{10: shimIn("T")}, map[int][]string{10: shimIn("S")}},
 		{"and an end", containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, map[int][]string{10: shimIn("S")}},
 		{"and a later end", containerd, map[int][]string{10: shimIn("t")}, map[int][]string{11: inC1("Z")}},
+		{"an end, then its shim is stopped", containerd, map[int][]string{11: nil}, map[int][]string{10: shimIn("T")}},
 		{"two lost ends", containerd, map[int][]string{11: nil}, map[int][]string{12: nil}},
 		{"conmon ended", crio, map[int][]string{10: nil}, map[int][]string{11: nil}},
 		{"a shim in the disk ends", containerd, map[int][]string{10: shimIn("D")}, map[int][]string{10: nil}},
