@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -32,7 +33,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // images is the connection to a runtime that says where its images are, in /images unless it says otherwise.
 type images struct {
 	grpc.ClientConnInterface
-	at *atomic.Value
+	at    *atomic.Value
+	asked *atomic.Int64
 }
 
 func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
@@ -43,6 +45,7 @@ func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.Cal
 	path := "/images"
 	if i.at != nil {
 		path = i.at.Load().(string)
+		i.asked.Add(1)
 	}
 	a.ImageFilesystems = []*runtimeapi.FilesystemUsage{
 		{FsId: &runtimeapi.FilesystemIdentifier{}}, {FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: path}},
@@ -51,20 +54,24 @@ func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.Cal
 }
 
 // Images that move, as with another configuration of the runtime, are found after ten minutes. If the runtime does not
-// say where they are, they are where they were.
+// say where they are, they are where they were; until it says it once, it is asked at each look.
 func TestImagesThatMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at atomic.Value
-		at.Store("/images")
+		var asked atomic.Int64
+		at.Store("")
 		w := host.New(host.Options{
 			Usage:   func(string) (float64, float64, error) { return 97, 10, nil },
 			Sockets: func() ([]host.Socket, error) { return nil, nil },
 		})
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{at: &at}, podcache.New()) })
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{at: &at, asked: &asked}, podcache.New()) })
 		for _, test := range []struct {
 			says, want string
 			lasts      time.Duration
-		}{{"/images", "/images", time.Minute}, {"/other", "/other", 10 * time.Minute}, {"", "/other", 11 * time.Minute}} {
+			asked      int64
+		}{
+			{"", "", 12 * time.Second, 3}, {"/images", "/images", time.Minute, 4}, {"/other", "/other", 10 * time.Minute, 5}, {"", "/other", 11 * time.Minute, 29},
+		} {
 			at.Store(test.says)
 			moved := time.Now()
 			time.Sleep(test.lasts + 100*time.Millisecond)
@@ -72,8 +79,11 @@ func TestImagesThatMove(t *testing.T) {
 			var r pleg.Report
 			w.Report(&r)
 			disk := nodestate.Of(r.Details).Disk
-			if disk == nil || disk.Path != test.want || disk.Since.Before(moved) != (test.says == "") {
+			if disk == nil != (test.want == "") || disk != nil && (disk.Path != test.want || disk.Since.Before(moved) != (test.says == "")) {
 				t.Errorf("the disk is %+v, want %s since some time after %v unless it has not moved", disk, test.want, moved)
+			}
+			if facts, _ := w.Facts(); facts.ImageFilesystem != test.want || asked.Load() != test.asked {
+				t.Errorf("the images are in %s according to %d answers, want %s according to %d", facts.ImageFilesystem, asked.Load(), test.want, test.asked)
 			}
 		}
 	})
@@ -189,6 +199,7 @@ func TestDisk(t *testing.T) {
 		}
 		began := time.Now()
 		var since time.Time
+		var facts host.Facts // the last that were known
 		w := host.New(host.Options{
 			Usage: func(path string) (float64, float64, error) {
 				if path != "/images" {
@@ -215,6 +226,12 @@ func TestDisk(t *testing.T) {
 			if want := (nodestate.Disk{Since: since, Path: "/images", Used: step.used, Inodes: step.inodes}); step.full && *disk != want {
 				t.Errorf("look %d: %+v, want %+v", n, *disk, want)
 			}
+			if step.err == nil {
+				facts = host.Facts{ImageFilesystem: "/images", UsedPercent: &step.used, InodesPercent: &step.inodes}
+			}
+			if got, _ := w.Facts(); !reflect.DeepEqual(got, facts) {
+				t.Errorf("look %d: the facts are %+v, want %+v", n, got, facts)
+			}
 		}
 	})
 }
@@ -224,8 +241,12 @@ func TestUsage(t *testing.T) {
 	var st unix.Statfs_t
 	kit.Must(t, unix.Statfs(".", &st))
 	used, inodes, err := host.Usage(".")
-	if free := 100 * float64(st.Bavail) / float64(st.Blocks); err != nil || math.Abs(100-used-free) > 1 || inodes < 0 || inodes > 100 {
-		t.Errorf("%v %% of the bytes and %v %% of the inodes are in use, %v; want that %v %% are free", used, inodes, err, free)
+	freeInodes := 100.0 // as in a filesystem without a limit
+	if st.Files > 0 {
+		freeInodes = 100 * float64(st.Ffree) / float64(st.Files)
+	}
+	if free := 100 * float64(st.Bavail) / float64(st.Blocks); err != nil || math.Abs(100-used-free) > 0.1 || math.Abs(100-inodes-freeInodes) > 0.1 {
+		t.Errorf("%v %% of the bytes and %v %% of the inodes are in use, %v; want that %v %% and %v %% are free", used, inodes, err, free, freeInodes)
 	}
 	if used, inodes, err := host.Usage("/proc/self"); used != 0 || inodes != 0 || err != nil {
 		t.Errorf("of /proc %v %% and %v %%, %v", used, inodes, err)

@@ -43,6 +43,9 @@ func (a *announcer) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc
 
 func (a *announcer) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	a.opened.Add(1)
+	if a.events == nil {
+		return nil, errors.ErrUnsupported
+	}
 	return &announced{ctx: ctx, from: a}, nil
 }
 
@@ -71,6 +74,7 @@ func (s *announced) RecvMsg(any) error {
 func TestSilence(t *testing.T) {
 	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
 	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7), crictl (PID 12)"
+	alone, _, _ := strings.Cut(problem, "; connected")
 	waiting := []pleg.State{pleg.StateCreated}
 	for name, test := range map[string]struct {
 		version    *runtimeapi.VersionResponse
@@ -88,6 +92,9 @@ func TestSilence(t *testing.T) {
 		"all is announced":        {containerd2, waiting, true, 2, true, 1, ""},
 		"changes go on":           {containerd2, waiting, true, 2, false, 1, strings.Replace(problem, "of 2", "of 5", 1)},
 		"a socket shows it":       {containerd2, waiting, true, 2, false, 1, ""},
+		"no client is known":      {containerd2, waiting, true, 2, false, 1, alone},
+		"since when, who knows":   {containerd2, waiting, true, 2, false, 0, ""},
+		"no events":               {containerd2, waiting, true, 2, false, 1, ""},
 		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
 		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1.7.29"}, waiting, true, 3, false, 0, ""},
 		"an older one of Debian":  {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.24~ds1"}, waiting, true, 3, false, 0, ""},
@@ -95,19 +102,30 @@ func TestSilence(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache, a := podcache.New(), &announcer{version: test.version, events: make(chan struct{})}
+			if name == "no events" {
+				a.events = nil
+			}
 			began := time.Now()
+			created := began
+			if name == "since when, who knows" {
+				created = time.Time{}
+			}
 			states := slices.Clone(test.containers)
 			set := func() {
-				p := &pleg.PodStatus{UID: "u", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: test.ready, CreatedAt: began}}}
+				p := &pleg.PodStatus{UID: "u", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: test.ready, CreatedAt: created}}}
 				for n, state := range states {
-					p.Containers = append(p.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint("c", n)), State: state, CreatedAt: began})
+					p.Containers = append(p.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint("c", n)), State: state, CreatedAt: created})
 				}
 				cache.Set("u", p, nil, time.Now())
 			}
 			w := host.New(host.Options{Endpoint: "unix:///runtime", Proc: withSelf(proc), Usage: usage, Sockets: func() ([]host.Socket, error) {
+				if name == "no client is known" {
+					return nil, fs.ErrPermission
+				}
 				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 120}, {Path: "/runtime", Peer: 71}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
 			}})
 			set()
+			cache.Set("never inspected", nil, errors.New("broken"), began)
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, a, cache) })
 			report := func() string {
 				synctest.Wait()

@@ -3,6 +3,8 @@ package host_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,6 +64,9 @@ func TestTroubles(t *testing.T) {
 		r.Containers = append(r.Containers, c)
 		return r
 	}
+	of := func(c *runtimeapi.Container) *rawruntime.Runtime {
+		return &rawruntime.Runtime{Containers: []*runtimeapi.Container{c}}
+	}
 	condition := func(kind string, met bool) *rawruntime.Runtime {
 		r := pods(1, 0)
 		r.Conditions = []*runtimeapi.RuntimeCondition{{Type: kind, Status: met, Reason: "Broken", Message: "no plugin"}}
@@ -86,6 +91,13 @@ func TestTroubles(t *testing.T) {
 	labeled.Sandboxes = append(labeled.Sandboxes, &runtimeapi.PodSandbox{Id: "s9", Labels: labels})
 	orphan := pods(1, 0)
 	orphan.Containers = append(orphan.Containers, &runtimeapi.Container{Id: "c9", PodSandboxId: "gone", Labels: labels})
+	sandbox := func(meta *runtimeapi.PodSandboxMetadata, labels map[string]string) *rawruntime.Runtime {
+		r := pods(1, 0)
+		r.Sandboxes = append(r.Sandboxes, &runtimeapi.PodSandbox{Id: "s9", Metadata: meta, Labels: labels, RuntimeHandler: "run?"})
+		return r
+	}
+	onlyUID := map[string]string{"io.kubernetes.pod.uid": "u9"}
+	const notRead = " has text that is not UTF-8, so that a kubelet cannot read the list"
 	for name, test := range map[string]struct {
 		runtime *rawruntime.Runtime
 		want    string // "" for none
@@ -101,6 +113,11 @@ func TestTroubles(t *testing.T) {
 		"of no pod":   {ofNoPod, "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s-none) has no metadata"},
 		"two":         {twoBad, "runtime fails problem: the list of containers has malformed items: container without a name (c0) of shop/web-0 has no metadata; and 1 more"},
 		"labels":      {labeled, "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of bank/db-0 has no metadata"},
+		"metadata":    {sandbox(&runtimeapi.PodSandboxMetadata{Uid: "u7", Namespace: "park", Name: "tree-0"}, labels), "runtime fails problem: the list of sandboxes has malformed items: sandbox tree-0 (s9) of park/tree-0" + notRead},
+		"only a UID":  {sandbox(&runtimeapi.PodSandboxMetadata{Uid: "u7"}, onlyUID), "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of u7" + notRead},
+		"its label":   {sandbox(&runtimeapi.PodSandboxMetadata{}, onlyUID), "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of u9" + notRead},
+		"both":        {container(&runtimeapi.Container{Id: "c9", Labels: labels}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
+		"of a UID":    {of(&runtimeapi.Container{Id: "c9", Labels: onlyUID}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of u9 has no metadata"},
 		"no sandbox":  {orphan, "runtime fails problem: the list of containers has malformed items: container without a name (c9) of bank/db-0 has no metadata"},
 		"no id":       {container(&runtimeapi.Container{Metadata: &runtimeapi.ContainerMetadata{Name: "x"}}), "runtime fails problem: the list of containers has malformed items: container x (no id) of shop/web-0 has no id"},
 		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
@@ -154,7 +171,9 @@ func TestEachTroubleHasItsTime(t *testing.T) {
 			return answer
 		}
 		r.Before = func(_ context.Context, request any) error {
-			if _, is := request.(*runtimeapi.ListContainersRequest); is && time.Since(began) > 20*time.Minute {
+			_, is := request.(*runtimeapi.ListContainersRequest)
+			_, other := request.(*runtimeapi.ListPodSandboxRequest)
+			if after := time.Since(began); is && after > 20*time.Minute && after < 22*time.Minute || other && after > 22*time.Minute {
 				return status.Error(codes.Unavailable, "busy")
 			}
 			return nil
@@ -170,15 +189,60 @@ func TestEachTroubleHasItsTime(t *testing.T) {
 		if sandboxes, containers := found.Troubles[0].Since, found.Troubles[1].Since; sandboxes.Sub(containers) < 9*time.Minute {
 			t.Errorf("sandboxes since %v, containers since %v, want 10 minutes between them", sandboxes, containers)
 		}
-		time.Sleep(2 * time.Minute)
-		found = pleg.Report{}
-		if w.Report(&found); len(found.Troubles) > 0 {
-			t.Errorf("while lists fail: %+v", found.Troubles)
+		for _, of := range []string{"containers", "sandboxes"} {
+			time.Sleep(2*time.Minute - time.Second)
+			found = pleg.Report{}
+			if w.Report(&found); len(found.Troubles) > 0 {
+				t.Errorf("while lists of %s fail: %+v", of, found.Troubles)
+			}
+			if _, lists := w.Facts(); len(lists) != 2 {
+				t.Errorf("while lists of %s fail, the last known are %+v, want both", of, lists)
+			}
 		}
 	})
 }
 
 var withoutSockets = host.Options{Usage: usage, Sockets: func() ([]host.Socket, error) { return nil, nil }}
+
+// The troubles that the runtime reports come first, then those of the lists and those of the pods.
+func TestTroublesHaveAnOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, cache := pods(1, 0), podcache.New()
+		r.Conditions = []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady"}, {Type: "NetworkReady", Message: "no plugin"}}
+		r.Sandboxes[0].Metadata, r.Containers[0].Metadata = nil, nil
+		cache.Set("u", &pleg.PodStatus{UID: "u", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true}}}, nil, time.Now())
+		requireTrouble(t, withoutSockets, connect(t, r), cache, "runtime not ready problem: the runtime is not ready: "+
+			"network plugin problem: the network of the runtime is not ready: no plugin"+
+			"runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s0) has no metadata"+
+			"runtime fails problem: the list of containers has malformed items: container without a name (c0) has no metadata"+
+			"network plugin warning: the network plugin gave no address: 1 of 1 sandboxes are ready and have none")
+	})
+}
+
+// The sizes of the lists count all bytes, and name the three pods with the most.
+func TestListSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := pods(5, 300), host.New(withoutSockets)
+		r.Containers[2].Annotations = map[string]string{"bb": "yyyy"}
+		if facts, lists := w.Facts(); facts != (host.Facts{}) || lists != nil {
+			t.Errorf("before the first look: %+v, %+v", facts, lists)
+		}
+		conn := connect(t, r)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, conn, podcache.New()) })
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		_, lists := w.Facts()
+		got, err := json.Marshal(lists)
+		kit.Must(t, err)
+		const want = `[{"method":"ListPodSandbox","bytes":1685,"limitBytes":16777216,"largest":[{"pod":"shop/web-4","bytes":336,"annotationBytes":305},` +
+			`{"pod":"shop/web-3","bytes":335,"annotationBytes":304},{"pod":"shop/web-2","bytes":334,"annotationBytes":303}]},` +
+			`{"method":"ListContainers","bytes":107,"limitBytes":16777216,"largest":[{"pod":"shop/web-2","bytes":29,"annotationBytes":6},` +
+			`{"pod":"shop/web-0","bytes":17,"annotationBytes":0},{"pod":"shop/web-1","bytes":17,"annotationBytes":0}]}]`
+		if string(got) != want {
+			t.Errorf("the lists are %s, want %s", got, want)
+		}
+	})
+}
 
 // connect serves a runtime, and returns a connection to it.
 func connect(t *testing.T, r *rawruntime.Runtime) *grpc.ClientConn {
@@ -205,7 +269,7 @@ func requireTrouble(t *testing.T, o host.Options, conn grpc.ClientConnInterface,
 		var got string
 		for _, found := range r.Troubles {
 			got += fmt.Sprintf("%s %s: %s %s%s", found.Cause, map[bool]string{true: "problem", false: "warning"}[found.Problem], found.Subject, found.What, found.Detail)
-			if found.Since.Sub(began) > time.Second {
+			if since := found.Since.Sub(began); since < 0 || since > time.Second {
 				t.Errorf("since %v, want its first look", found.Since)
 			}
 		}
@@ -256,6 +320,7 @@ func TestCounts(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache := podcache.New()
+			cache.Set("never inspected", nil, errors.New("broken"), time.Now())
 			for n, of := range []*pleg.PodStatus{few, test.status, few} {
 				if n == 1 || name == "of three pods" {
 					cache.Set(pleg.PodUID(fmt.Sprint(n)), of, nil, time.Now())
@@ -263,5 +328,13 @@ func TestCounts(t *testing.T) {
 			}
 			requireTrouble(t, withoutSockets, images{}, cache, test.want)
 		})
+	}
+}
+
+func TestSize(t *testing.T) {
+	for bytes, want := range map[int]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<20 - 1: "1024.0 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5120.0 MiB"} {
+		if got := host.Size(bytes); got != want {
+			t.Errorf("%d bytes are %s, want %s", bytes, got, want)
+		}
 	}
 }

@@ -36,6 +36,8 @@ func TestReadRefuses(t *testing.T) {
 		"other text without end":     {"hello", "it is not a recording of pleg-pipeline"},
 		"other JSON":                 {"{}\n", "it is not a recording of pleg-pipeline"},
 		"other compressed":           {"\x1f\x8b hello, hello, hello", "gzip: invalid header"},
+		"half a compressed header":   {"\x1f\x8b\x08", "the recording is empty"},
+		"damaged compression":        {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xff\xff", "flate: corrupt input before offset …"},
 		"a newer format":             {strings.Replace(header, `"version":3`, `"version":4,"began":7`, 1), "it was made by another version of pleg-pipeline: it has format 4, this program reads format 3"},
 		"an older format":            {strings.Replace(header, `"version":3`, `"version":1`, 1), "it was made by another version of pleg-pipeline: it has format 1, this program reads format 3"},
 		"an invalid time":            {strings.Replace(header, `2026`, `MMXXVI`, 1), "line 1: parsing time …"},
@@ -90,8 +92,11 @@ func TestReadIsBounded(t *testing.T) {
 	for i := range 1000 {
 		labels += fmt.Sprintf(`,"%d":""`, i)
 	}
-	if _, err := recording.Read(t.Context(), repeated("", strings.Repeat(" ", 1<<20), 2)); err == nil || !strings.Contains(err.Error(), "a line is too large: the limit is 262144 bytes") {
-		t.Errorf("one long line: %v, want that it is too large", err)
+	spaces := strings.Repeat(" ", 1<<20)
+	for name, r := range map[string]io.Reader{"one long line": repeated("", spaces, 2), "a long first line": strings.NewReader(spaces)} {
+		if _, err := recording.Read(t.Context(), r); err == nil || err.Error() != "a line is too large: the limit is 262144 bytes" {
+			t.Errorf("%s: %v, want that it is too large", name, err)
+		}
 	}
 	const tooMuch = ": the recording is too large: it would take more than 2097152 bytes of memory"
 	for name, test := range map[string]struct{ first, line, want string }{

@@ -79,14 +79,16 @@ func TestListOfOnePodIsNotTheState(t *testing.T) {
 func TestStatusBetweenTwoLists(t *testing.T) {
 	t.Parallel()
 	w := newWindow()
+	w.forget(line{Method: "Version"})
+	w.forget(line{Node: []byte("{}")})
 	for at, id := range []string{"older than both", "", "newer than one"} {
 		text := fmt.Appendf(nil, `{"containerId":%q}`, id)
 		w.forget(line{At: offset(at), Method: containerStatus, Request: text})
 	}
 	w.forget(line{At: 3, Method: listSandboxes, items: []*item{}})
 	w.forget(line{At: 1, Method: listContainers, items: []*item{}})
-	if _, newer := w.state[question(containerStatus, &cri.ContainerStatusRequest{ContainerId: "newer than one"})]; !newer || len(w.state) != 4 {
-		t.Errorf("the state is %+v, want the lists and the statuses since the older one", w.state)
+	if _, newer := w.state[question(containerStatus, &cri.ContainerStatusRequest{ContainerId: "newer than one"})]; !newer || len(w.state) != 6 {
+		t.Errorf("the state is %+v, want the version, the node, the lists and the statuses since the older one", w.state)
 	}
 }
 
@@ -122,6 +124,48 @@ func TestNodeIsALineWhenItChanges(t *testing.T) {
 		if got := regexp.MustCompile(`\br?[0-9a-f]{12,32}\b`).ReplaceAllString(text.String(), "WORD"); got != want || l.At != offset(1500*time.Millisecond) {
 			t.Errorf("redacted %v: at %v %s, want %s", redact, l.At, got, want)
 		}
+	}
+}
+
+// The keys that the kubelet and Kubernetes use, the programs of a runtime, reasons and random ids stay, and nothing that is like one.
+func TestRedactionKeepsExactly(t *testing.T) {
+	t.Parallel()
+	const id = "0123456789abcdef"
+	for name, test := range map[string]struct {
+		matches *regexp.Regexp
+		yes, no string
+	}{
+		"key": {
+			wellKnown, "app io.kubernetes.pod.uid io.kubernetes.container.restartCount",
+			"apps my-app app.alice io.kubernetes.pod. io.kubernetes.pod.a.b io.kubernetes.node.name kubernetes.io/config.file app.kubernetes.io/owner batch.kubernetes.io/alice",
+		},
+		"process": {ownProcess, "containerd containerd-shim crio conmon conmonrs pleg-pipeline", "crictl crio-alice alice-conmon my-containerd pleg-pipeline2"},
+		"reason":  {oneWord, "Error OOMKilled A " + strings.Repeat("A", 40), "error Exit-1 E1 " + strings.Repeat("A", 41)},
+		"id": {
+			randomID, strings.Repeat(id, 4) + " 01234567-89ab-cdef-0123-456789abcdef",
+			"alice " + strings.Repeat(id, 2) + " " + strings.Repeat(id, 4) + "0 " + strings.ToUpper(strings.Repeat(id, 4)) + " 01234567-89ab-cdef-0123-456789abcdefg x01234567-89ab-cdef-0123-456789abcdef",
+		},
+	} {
+		for n, texts := range []string{test.no, test.yes} {
+			for text := range strings.FieldsSeq(texts) {
+				if test.matches.MatchString(text) != (n == 1) {
+					t.Errorf("the %s %s is kept: %v, want the opposite", name, text, n == 0)
+				}
+			}
+		}
+	}
+	r, other := newRedactor(), newRedactor()
+	for _, text := range []string{"alice", "bob"} {
+		word, id := r.word(text), r.id(text)
+		if !regexp.MustCompile(`^r[0-9a-f]{12}$`).MatchString(word) || !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) || word != r.word(text) || id != r.id(text) {
+			t.Errorf("%s is %s or, as an id, %s, want the same word each time", text, word, id)
+		}
+		if word == r.word(text+"2") || id == r.id(text+"2") || word == other.word(text) || id == other.id(text) {
+			t.Errorf("another text, or that of another recording, is %s or %s, too", word, id)
+		}
+	}
+	if r.word("") != "" || r.id("") != "" {
+		t.Error("a text that is not there is one")
 	}
 }
 
@@ -173,7 +217,7 @@ func TestIncidentHasTheCallsInFlight(t *testing.T) {
 	incidents.start(containerStatus, &cri.ContainerStatusRequest{ContainerId: "c"})
 	var file bytes.Buffer
 	kit.Must(t, incidents.save(&file))
-	if text := file.String(); !strings.Contains(text, `"method":"ContainerStatus"`) || !strings.Contains(text, `"pending":true`) || !regexp.MustCompile(`\n\{"at":"1m3[\d.]+s","end":true\}\n$`).MatchString(text) {
+	if text := file.String(); !regexp.MustCompile(`\n\{"at":"1m3[\d.]+s","method":"ContainerStatus","request":\{"containerId":"[0-9a-f]{32}"\},"pending":true\}\n\{"at":"1m3[\d.]+s","end":true\}\n$`).MatchString(text) {
 		t.Errorf("the file is %s", text)
 	}
 }

@@ -65,6 +65,7 @@ func TestFindsLostEnds(t *testing.T) {
 		"systemd, its scope is gone": {slice + "c1", runc, "", fstest.MapFS{inSlice + "c2.scope/cgroup.events": busy}, host, true},
 		"systemd, all is elsewhere":  {slice + "c1", runc, "", fstest.MapFS{"kubepods.slice/cgroup.events": busy}, host, false},
 		"a scope whose process runs": {slice + "c1", runc, "", fstest.MapFS{inSlice + "c2.scope/cgroup.events": busy}, with(host, "41/stat", "41 (a) S 1"), false},
+		"a scope with another's":     {slice + "c1", runc, "", fstest.MapFS{inSlice + "c1.scope/cgroup.events": busy}, host, false},
 		"cgroupfs, with a process":   {"", runc, "", fstest.MapFS{folder + "cgroup.events": busy}, nil, false},
 		"cgroupfs, without one":      {"", runc, "", nothing, host, true},
 		"and without a PID":          {"", `"runtimeType": "io.containerd.runc.v2", `, "", nothing, host, true},

@@ -303,6 +303,7 @@ func TestTimes(t *testing.T) {
 		{"a stopped shim", containerd, map[int][]string{10: shimIn("T")}, map[int][]string{10: shimIn("S")}},
 		{"and an end", containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, map[int][]string{10: shimIn("S")}},
 		{"and a later end", containerd, map[int][]string{10: shimIn("t")}, map[int][]string{11: inC1("Z")}},
+		{"an end, then its shim is stopped", containerd, map[int][]string{11: nil}, map[int][]string{10: shimIn("T")}},
 		{"two lost ends", containerd, map[int][]string{11: nil}, map[int][]string{12: nil}},
 		{"conmon ended", crio, map[int][]string{10: nil}, map[int][]string{11: nil}},
 		{"a shim in the disk ends", containerd, map[int][]string{10: shimIn("D")}, map[int][]string{10: nil}},
@@ -381,32 +382,35 @@ func TestStartedLater(t *testing.T) {
 	}
 }
 
-// TestOrder watches a pod whose monitors stop at the same time: which one a finding names does not
-// change.
+// TestOrder watches a pod whose monitors are stopped: which one a finding names does not change. The state of a monitor is
+// read from a file that stays open or, if that cannot be read again, from another one.
 func TestOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &node{cache: podcache.New()}
-		n.files.Store(&fstest.MapFS{"self/stat": {}})
-		pod := &pleg.PodStatus{Name: "web-0"}
-		for i := range 8 {
-			id := fmt.Sprint("container", i)
-			pod.Containers = append(pod.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(id), State: pleg.StateRunning})
-			n.set(map[int][]string{20 + i: {"conmon", "T", strings.Replace(conmonLine, "c1", id, 1), "", ""}})
-		}
-		n.cache.Set("u", pod, nil, time.Now())
-		w := n.watcher()
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		for i, got := range w.Stuck() {
-			if got.Shim.PID != 20+i {
-				t.Errorf("finding %d is of process %d", i, got.Shim.PID)
+	for name, steady := range map[string]bool{"read again": true, "opened again": false} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n := &node{cache: podcache.New(), steady: steady}
+			n.files.Store(&fstest.MapFS{"self/stat": {}})
+			pod := &pleg.PodStatus{Name: "web-0"}
+			for i := range 8 {
+				id := fmt.Sprint("container", i)
+				pod.Containers = append(pod.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(id), State: pleg.StateRunning})
+				n.set(map[int][]string{20 + i: {"conmon", "T", strings.Replace(conmonLine, "c1", id, 1), "", ""}})
 			}
-		}
-		if len(w.Stuck()) != 8 {
-			t.Errorf("%d findings, want 8", len(w.Stuck()))
-		}
-	})
+			n.cache.Set("u", pod, nil, time.Now())
+			n.cache.Set("never inspected", nil, fs.ErrInvalid, time.Now())
+			w := n.watcher()
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			for i, got := range w.Stuck() {
+				if *got.Shim != (nodestate.Process{PID: 20 + i, Name: "conmon", State: "T"}) {
+					t.Errorf("finding %d is of process %+v", i, got.Shim)
+				}
+			}
+			if len(w.Stuck()) != 8 {
+				t.Errorf("%d findings, want 8", len(w.Stuck()))
+			}
+		})
+	}
 }
 
 // many returns a node with pods, each with a container and a shim of 12 threads or, on CRI-O, a conmon for the
