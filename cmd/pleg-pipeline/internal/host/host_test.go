@@ -113,6 +113,7 @@ func TestUnread(t *testing.T) {
 		"is slow":           {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 800}, {agent: 900}, {agent: 900}, {agent: 500}, {}}, nil},
 		"reads a little":    {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {agent: 800}}, nil},
 		"reads late":        {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}}, nil},
+		"reads all":         {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}, {agent: 900}}, nil},
 		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}, {agent: 1100}, {agent: 1200}}, []uint32{agent}},
 		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500}, {agent: 500}, {agent: 500, again: 500}}, []uint32{agent}},
 		"runs":              {[]map[uint32]int{{other: 900}}, []uint32{other}},
