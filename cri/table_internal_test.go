@@ -23,10 +23,10 @@ import (
 // These tests are inside the package because they read bytes that no gRPC server
 // sends.
 
-// reference joins the items that the generated code decodes, without an earlier list. It omits the
-// items that the code refuses for their text alone. completed is true if an item is incomplete: the
-// client then completes it from earlier lists.
-func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, completed bool, err error) {
+// reference joins the items that the generated code decodes. It omits the items that the code refuses
+// for their text alone. completed is true if an item is incomplete: the client then completes it from
+// earlier lists.
+func reference(j *joiner, sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, completed bool, err error) {
 	sandboxes, badSandboxes := withoutBadText(sandboxes, &runtimeapi.PodSandbox{})
 	containers, badContainers := withoutBadText(containers, &runtimeapi.Container{})
 	var s runtimeapi.ListPodSandboxResponse
@@ -36,7 +36,6 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, com
 	}
 	sandboxItems, sandboxLacks := usable(s.GetItems(), sandboxItem)
 	containerItems, containerLacks := usable(c.GetContainers(), containerItem)
-	j := newJoiner((&Client{}).unlistedSandbox)
 	pods = j.join(sandboxItems, containerItems)
 	bad := badSandboxes + badContainers
 	skipped = bad + len(s.GetItems()) + len(c.GetContainers()) - len(sandboxItems) - len(containerItems) + len(j.homeless)
@@ -108,10 +107,11 @@ func byUID(pods []*pleg.Pod) []*pleg.Pod {
 }
 
 // FuzzLists reads any two lists in turn, several times, and requires the same result
-// as from the generated code for each list alone.
+// as from the generated code for each list alone. Which one of the pods that share a UID keeps it
+// depends on the lists before.
 func FuzzLists(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sandboxes, containers, sandboxes2, containers2 []byte) {
-		l := testLists(t)
+		l, inTurn, known := testLists(t), newJoiner((&Client{}).unlistedSandbox), true
 		for step, answers := range [][2][]byte{
 			{sandboxes, containers},
 			{sandboxes2, containers2},
@@ -120,12 +120,18 @@ func FuzzLists(f *testing.F) {
 			{sandboxes2, containers},
 			{sandboxes, containers},
 		} {
-			want, wantSkipped, completed, wantErr := reference(answers[0], answers[1])
+			alone := newJoiner((&Client{}).unlistedSandbox)
+			want, wantSkipped, completed, wantErr := reference(alone, answers[0], answers[1])
+			after, _, _, _ := reference(inTurn, answers[0], answers[1])
 			got, skipped, err := l.readBoth(t, answers[0], answers[1])
 			if (err != nil) != (wantErr != nil) {
 				t.Fatalf("step %d: error %v, want %v", step, err, wantErr)
 			}
-			if completed {
+			shared := len(alone.renamed)+len(inTurn.renamed)+len(l.joiner.renamed) > 0
+			if shared {
+				want = after
+			}
+			if known = known && !completed; completed || shared && !known {
 				continue // see TestMalformedItemIsCompleted
 			}
 			if skipped != wantSkipped || !reflect.DeepEqual(byUID(got), byUID(want)) {
