@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"io"
 	"log/slog"
 	"reflect"
 	"testing"
@@ -11,7 +12,7 @@ import (
 
 // What New makes of the options.
 func TestOptionsAreCompleted(t *testing.T) {
-	rt, log := plegtest.New(), slog.New(slog.DiscardHandler)
+	rt, log := plegtest.New(), slog.New(slog.NewTextHandler(io.Discard, nil))
 	given := Options{
 		Runtime: rt, RelistPeriod: 2, RelistThreshold: 30, Events: EventsAuto, RelistPeriodWithEvents: 9, ListTimeout: 4, Inspectors: 5, InspectTimeout: 6, MaxQuarantine: 7, History: 8,
 		KubeletEvents: true, Logger: log, KubeletMetricNames: true,
@@ -19,7 +20,7 @@ func TestOptionsAreCompleted(t *testing.T) {
 	change := func(o Options, f func(*Options)) Options { f(&o); return o }
 	defaults := Options{
 		Runtime: rt, RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute, Events: EventsOff, RelistPeriodWithEvents: 10 * time.Second, ListTimeout: 2 * time.Minute,
-		Inspectors: 16, InspectTimeout: 2 * time.Minute, MaxQuarantine: 5 * time.Minute, History: 8192, Logger: log,
+		Inspectors: 16, InspectTimeout: 2 * time.Minute, MaxQuarantine: 5 * time.Minute, History: 8192, Logger: slog.New(slog.DiscardHandler),
 	}
 	for name, tc := range map[string]struct{ got, want Options }{
 		"none":   {Options{Runtime: rt}, defaults},
@@ -36,7 +37,6 @@ func TestOptionsAreCompleted(t *testing.T) {
 		if err := tc.got.complete(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		tc.got.Logger = log
 		if !reflect.DeepEqual(tc.got, tc.want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, tc.got, tc.want)
 		}

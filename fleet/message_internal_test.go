@@ -96,6 +96,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if s.setStatus(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s"}}}); s.Labels["app"] != "web" {
 		t.Errorf("a status without labels leaves %v", s.Labels)
 	}
+	if s.setStatus(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s2", Labels: map[string]string{"app": "shop"}}}}); s.Labels["app"] != "shop" {
+		t.Errorf("a new sandbox leaves the labels %v", s.Labels)
+	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
 		if s.apply(new(event(5, pleg.ContainerRemoved, id))); s.Gone != (id == "s") {
 			t.Errorf("without %s the pod is gone: %v", id, s.Gone)

@@ -90,6 +90,7 @@ func TestSilence(t *testing.T) {
 		"a creation waits":        {containerd2, nil, true, 2, false, 1, problem},
 		"no sandbox is ready":     {containerd2, nil, false, 3, false, 0, ""},
 		"all is announced":        {containerd2, waiting, true, 2, true, 1, ""},
+		"sandboxes change":        {containerd2, waiting, true, 2, false, 1, problem},
 		"changes go on":           {containerd2, waiting, true, 2, false, 1, strings.Replace(problem, "of 2", "of 5", 1)},
 		"a socket shows it":       {containerd2, waiting, true, 2, false, 1, ""},
 		"no client is known":      {containerd2, waiting, true, 2, false, 1, alone},
@@ -110,11 +111,14 @@ func TestSilence(t *testing.T) {
 			if name == "since when, who knows" {
 				created = time.Time{}
 			}
-			states := slices.Clone(test.containers)
+			states, sandboxes := slices.Clone(test.containers), 0
 			set := func() {
 				p := &pleg.PodStatus{UID: "u", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: test.ready, CreatedAt: created}}}
 				for n, state := range states {
 					p.Containers = append(p.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint("c", n)), State: state, CreatedAt: created})
+				}
+				if sandboxes > 0 { // it comes, and becomes ready
+					p.Sandboxes = append(p.Sandboxes, &pleg.SandboxStatus{ID: "t", Ready: sandboxes > 1, CreatedAt: created})
 				}
 				cache.Set("u", p, nil, time.Now())
 			}
@@ -151,7 +155,11 @@ func TestSilence(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second) // between two looks
 			for range test.changes {
-				states = append(states, pleg.StateExited)
+				if name == "sandboxes change" {
+					sandboxes++
+				} else {
+					states = append(states, pleg.StateExited)
+				}
 				set()
 				if test.announces {
 					a.events <- struct{}{}

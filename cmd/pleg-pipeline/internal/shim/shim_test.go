@@ -350,6 +350,7 @@ func TestStartedLater(t *testing.T) {
 		alone     bool
 	}{
 		"its conmon has ended":     {map[int][]string{11: append(inC1("S"), "orphan")}, true},
+		"beside its exec":          {map[int][]string{11: append(inC1("S"), "orphan"), 100: append(inC1("S"), "orphan")}, true},
 		"of two, the other's runs": {map[int][]string{20: {"conmon", "S", strings.Replace(conmonLine, "c1", "c2", 1), "0::/c2", ""}, 11: append(inC1("S"), "orphan")}, true},
 		"its conmon runs":          {map[int][]string{10: {"conmon", "S", conmonLine, "0::/conmon-c1", "12"}, 11: append(inC1("S"), "orphan")}, false},
 		"something else runs it":   {map[int][]string{11: inC1("S")}, false},
