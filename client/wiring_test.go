@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,9 @@ import (
 
 // Each option acts: a watch connects, and finds its daemon gone after a while.
 func TestOptionsAct(t *testing.T) {
-	var log, notices kit.Log
+	var log, notices, others kit.Log
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(others.Logger())
 	var called time.Time
 	dials, retries := 0, []time.Duration(nil)
 	type row struct {
@@ -72,6 +75,7 @@ func TestOptionsAct(t *testing.T) {
 				cancel()
 				<-ended
 				row.require(t)
+				others.RequireLines(t, 0, "") // without a logger, nothing is logged
 			})
 		})
 	}

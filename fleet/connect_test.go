@@ -42,10 +42,14 @@ func TestConnection(t *testing.T) {
 	if want := "level=WARN msg=\"disconnected from NATS\" err=broken\nlevel=INFO msg=\"connected to NATS\" server=\"\"\nlevel=DEBUG msg=\"NATS connection\" err=slow\n"; lines != want {
 		t.Errorf("the log is\n%swant\n%s", lines, want)
 	}
+	var others kit.Log
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(others.Logger())
 	silent, err := fleet.Connect("nats://127.0.0.1:1", nil)
 	kit.Must(t, err)
 	defer silent.Close()
 	silent.Opts.ReconnectedCB(silent)
+	others.RequireLines(t, 0, "")
 	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil || !strings.HasPrefix(err.Error(), "connect to NATS: ") {
 		conn.Close()
 		t.Errorf("a file that is missing: %v", err)
