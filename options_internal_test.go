@@ -1,9 +1,9 @@
 package pipeline
 
 import (
-	"io"
 	"log/slog"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +12,7 @@ import (
 
 // What New makes of the options.
 func TestOptionsAreCompleted(t *testing.T) {
-	rt, log := plegtest.New(), slog.New(slog.NewTextHandler(io.Discard, nil))
+	rt, log := plegtest.New(), slog.New(slog.NewTextHandler(new(strings.Builder), nil))
 	given := Options{
 		Runtime: rt, RelistPeriod: 2, RelistThreshold: 30, Events: EventsAuto, RelistPeriodWithEvents: 9, ListTimeout: 4, Inspectors: 5, InspectTimeout: 6, MaxQuarantine: 7, History: 8,
 		KubeletEvents: true, Logger: log, KubeletMetricNames: true,
