@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -118,10 +119,10 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if status, err := r.Cache().Get("a"); err != nil || status.Container("c") == nil {
 			t.Errorf("cache after the end = %+v, %v, want the status of container c", status, err)
 		}
-		if c, err := r.Lookup(t.Context(), container("c")); err != nil || c.PodUID != "a" {
+		if c, err := r.Lookup(t.Context(), lookup.Query{Container: "c"}); err != nil || c.PodUID != "a" {
 			t.Errorf("Lookup after the end = %+v, %v, want container c", c, err)
 		}
-		if _, err := r.Lookup(t.Context(), container("unknown")); !errors.Is(err, pleg.ErrStopped) {
+		if _, err := r.Lookup(t.Context(), lookup.Query{Container: "unknown"}); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Lookup of an unknown container after the end = %v, want ErrStopped", err)
 		}
 		for range 20 { // the end must not hide what was before it
@@ -298,8 +299,8 @@ func TestRelistEnds(t *testing.T) {
 	})
 }
 
-// A hint ends the wait of a pod in quarantine, tells of containers that no list shows, and of the ends of others
-// unless the cache has them.
+// A hint ends the wait of its pod in quarantine. A hint announces a container that no list shows. The statuses in
+// a hint announce the ends of other containers that the cache does not contain as ended.
 func TestHintsReachTheirStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()

@@ -1,4 +1,4 @@
-package pipeline_test
+package lookup_test
 
 import (
 	"context"
@@ -9,12 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func container(id pleg.ContainerID) lookup.Query { return lookup.Query{Container: id} }
 
