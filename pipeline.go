@@ -194,9 +194,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 func (p *Pipeline) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if !p.running.Load() {
-		_ = p.Run(ctx) // Run fails only if it was called meanwhile
-	}
+	_ = p.Run(ctx) // Run does nothing if it was called before
 }
 
 // Epoch returns the name of this pipeline, as in its events and positions. No two pipelines share

@@ -34,9 +34,7 @@ func (p *Pipeline) status() pleg.Status {
 	s.InspectionTook = p.recent.Took(s.At, p.ages.Answering(s))
 	s.Failed = failed(s, waiting.Failed)
 	s.Contradictions = slices.Clone(inspections.Contradictions)
-	if !s.Relist.Success.IsZero() {
-		s.Relist.Pods = p.cache.Len() // lists of single pods know later ones
-	}
+	s.Relist.Pods = p.cache.Len() // lists of single pods know later ones
 	p.ages.Complete(&s)
 	if s.Relist.Failures == 0 && s.Relist.Started.IsZero() && len(s.Overdue) == 0 {
 		nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = nil })

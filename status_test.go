@@ -99,7 +99,7 @@ func TestNextPipelineUsesTheRegisterer(t *testing.T) {
 		p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: prometheus.WrapRegistererWithPrefix("agent_", reg)})
 		kit.Must(t, err)
 		_, err = pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: prometheus.WrapRegistererWithPrefix("agent_", reg)})
-		if err == nil || strings.Count(err.Error(), "agent_pleg_") != 1 || !strings.Contains(err.Error(), "does another pipeline use this registerer?") {
+		if err == nil || strings.Count(err.Error(), "agent_pleg_") != 1 || !strings.HasSuffix(err.Error(), "(does another pipeline use this registerer? wrap it with prometheus.WrapRegistererWith)") {
 			t.Errorf("New beside a pipeline = %v, want an error that names one metric, once, and the reason", err)
 		}
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -298,8 +298,13 @@ func TestStalled(t *testing.T) {
 		synctest.Wait()
 		const threshold = "; threshold is 20s; these pods wait: ns/name-p0, ns/name-p1, ns/name-p2, 2 more"
 		require("no inspection has succeeded for 20s" + threshold)
-		r.Runtime.SetPodFault("p4", plegtest.Fail(errors.New("broken"))) // at once: the runtime answers
-		r.RequestRelist("p4")
+		for _, step := range [][2]string{{"p3", "21s; threshold is 20s; these pods wait: ns/name-p0, ns/name-p1, ns/name-p2, 1 more"}, {"p4", "22s; threshold is 20s; these pods wait: ns/name-p0, ns/name-p1, ns/name-p2"}} {
+			r.Runtime.Remove(pleg.PodUID(step[0]))
+			time.Sleep(time.Second)
+			require("no inspection has succeeded for " + step[1])
+		}
+		r.Runtime.SetPodFault("p2", plegtest.Fail(errors.New("broken"))) // at once: the runtime answers
+		r.RequestRelist("p2")
 		time.Sleep(15 * time.Second)
 		require("")
 	})
@@ -459,7 +464,11 @@ func TestFailingPodIsNamed(t *testing.T) {
 		r.Runtime.SetPodFault("well", plegtest.Hang)
 		r.Runtime.Set("fails", "c=running")
 		r.Runtime.Set("well", "c=exited")
-		time.Sleep(7 * time.Second)
+		time.Sleep(4 * time.Second)
+		if s := r.Look(); len(s.Failed) != 1 || len(s.Overdue) != 1 || s.Overdue[0].UID != "well" {
+			t.Errorf("failed %+v, overdue %+v, want one each", s.Failed, s.Overdue)
+		}
+		time.Sleep(3 * time.Second)
 		if s := r.Look(); len(s.Failed) != 1 || s.Failed[0].UID != "fails" || len(s.Quarantined) != 1 || s.Quarantined[0].UID != "well" {
 			t.Errorf("failed %+v, quarantined %+v, want one each", s.Failed, s.Quarantined)
 		}

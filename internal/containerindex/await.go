@@ -45,7 +45,7 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 		case <-ctx.Done():
 			return lookup.Container{}, context.Cause(ctx)
 		}
-		if listed || !l.answers(began) {
+		if !l.answers(began) {
 			continue
 		}
 		listed = slices.ContainsFunc(ids, l.waits)

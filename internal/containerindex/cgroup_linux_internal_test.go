@@ -56,8 +56,9 @@ func TestOnlyCgroupsOfV2HaveIDs(t *testing.T) {
 
 // A process may end between the opening of its file and the reading.
 func TestProcessEndsMeanwhile(t *testing.T) {
-	for want, err := range map[error]error{lookup.ErrNoContainer: syscall.ESRCH, syscall.EIO: syscall.EIO} {
-		if path, err := pathIn(iotest.ErrReader(&os.PathError{Op: "read", Path: "/proc/1/cgroup", Err: err})); !errors.Is(err, want) {
+	for want, cause := range map[string]error{"no container of this node": syscall.ESRCH, "find the cgroup: read /proc/1/cgroup: input/output error": syscall.EIO} {
+		path, err := pathIn(iotest.ErrReader(&os.PathError{Op: "read", Path: "/proc/1/cgroup", Err: cause}))
+		if err == nil || err.Error() != want || errors.Is(err, lookup.ErrNoContainer) != (cause == syscall.ESRCH) {
 			t.Errorf("path %q, %v, want %v", path, err, want)
 		}
 	}

@@ -59,5 +59,5 @@ func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == 
 
 // begins reports whether an id is the wanted id, or a full id that begins with it.
 func begins(id, wanted pleg.ContainerID) bool {
-	return id == wanted || len(wanted) < idLength && strings.HasPrefix(string(id), string(wanted)) && isID(string(id))
+	return id == wanted || strings.HasPrefix(string(id), string(wanted)) && isID(string(id))
 }

@@ -65,6 +65,7 @@ func TestProcess(t *testing.T) {
 		"CRI-O's conmon":   {cgroup: "0::/kubepods.slice/crio-conmon-" + c1 + ".scope\n", err: lookup.ErrNoContainer},
 		"conmon, cgroupfs": {cgroup: "0::/kubepods/pod1/crio-conmon-" + c1 + "\n", err: lookup.ErrNoContainer},
 		"conmon in Rust":   {cgroup: "0::/kubepods/pod1/crio-conmonrs-" + c1 + "\n", err: lookup.ErrNoContainer},
+		"conmon alone":     {cgroup: "0::/kubepods/pod1/conmon-" + c1 + "\n", err: lookup.ErrNoContainer},
 		"a monitor":        {cgroup: "0::/kubepods/pod1/x-monitor-" + c1 + "\n", err: lookup.ErrNoContainer},
 		"a shim":           {cgroup: "0::/kubepods/pod1/x-shim:" + c1 + "\n", err: lookup.ErrNoContainer},
 		"a mount unit":     {cgroup: "0::/system.slice/run-containerd-k8s.io-" + c1 + "-rootfs.mount\n", err: lookup.ErrNoContainer},
@@ -125,8 +126,11 @@ func TestProcess(t *testing.T) {
 	kit.Must(t, os.Mkdir(filepath.Join(proc, "9"), 0o755))
 	kit.Must(t, os.Symlink("cgroup", filepath.Join(proc, "9", "cgroup"))) // to itself
 	_, err = containerindex.Host{Proc: proc}.Lookup(t.Context(), index(), lookup.Query{PID: 9})
-	if !errors.Is(err, syscall.ELOOP) || errors.Is(err, lookup.ErrNoContainer) || !strings.HasPrefix(err.Error(), "look up process 9: find the cgroup: open ") {
-		t.Errorf("a process whose cgroup cannot be read: %v", err)
+	if want := fmt.Sprintf("look up process 9: find the cgroup: open %s/9/cgroup: %v", proc, syscall.ELOOP); !errors.Is(err, syscall.ELOOP) || errors.Is(err, lookup.ErrNoContainer) || err.Error() != want {
+		t.Errorf("a process whose cgroup cannot be read: %v, want %s", err, want)
+	}
+	if _, err := (containerindex.Host{}).Lookup(t.Context(), index(), lookup.Query{PID: os.Getpid()}); err == nil || strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("this process: %v", err)
 	}
 }
 
@@ -169,7 +173,7 @@ func TestNewerStatus(t *testing.T) {
 func TestPastedIDs(t *testing.T) {
 	same := strings.Repeat("1a", 20) // the first 40 digits of c1
 	x := index()
-	x.Set(&pleg.PodStatus{UID: "other", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(same + strings.Repeat("f", 24))}, {ID: "1a"}}})
+	x.Set(&pleg.PodStatus{UID: "other", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(same + strings.Repeat("f", 24))}, {ID: "1a"}, {ID: "beef"}}})
 	for pasted, want := range map[string]struct {
 		id  string
 		err error
@@ -185,6 +189,7 @@ func TestPastedIDs(t *testing.T) {
 		c1[:41]:                                {c1, nil},
 		c1[:40]:                                {"", pleg.ErrInvalidOption},
 		"1a":                                   {"1a", nil}, // a full id of a runtime that makes others
+		"bee":                                  {"", lookup.ErrNotYet},
 		c1 + "0":                               {"", lookup.ErrNotYet},
 		c1[1:]:                                 {"", lookup.ErrNotYet},
 		"older-":                               {"", lookup.ErrNotYet},
@@ -290,7 +295,7 @@ func TestLookupsShareLists(t *testing.T) {
 
 // A lookup waits for the inspection of the pod that has the container, and asks for no other list meanwhile.
 func TestLookupOfAContainerThatWaits(t *testing.T) {
-	for _, id := range []string{c1, c1[:6], c2} {
+	for id, want := range map[string]error{c1: nil, c1[:6]: nil, c1[:4]: pleg.ErrInvalidOption, c2: lookup.ErrNoContainer} {
 		kit.Bubble(t, id, func(t *testing.T) {
 			requested := make(chan chan error, 10)
 			x := containerindex.NewIndex(containerindex.Source{
@@ -304,7 +309,10 @@ func TestLookupOfAContainerThatWaits(t *testing.T) {
 			})
 			answers := make(chan error, 1)
 			go func() {
-				_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id), Wait: time.Minute})
+				c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id), Wait: time.Minute})
+				if (err == nil) != (c.PodUID == "a" && string(c.ID) == c1) {
+					t.Errorf("Lookup = %+v, %v", c, err)
+				}
 				answers <- err
 			}()
 			synctest.Wait()
@@ -315,17 +323,13 @@ func TestLookupOfAContainerThatWaits(t *testing.T) {
 			}
 			(<-requested) <- nil
 			time.Sleep(time.Second)
-			if id == c2 {
-				if err := <-answers; !errors.Is(err, lookup.ErrNoContainer) {
-					t.Errorf("a container that is not listed: %v", err)
-				}
-				return
-			}
-			if len(answers) > 0 || len(requested) > 0 {
+			if listed := id != c2; listed && len(answers) > 0 || len(requested) > 0 {
 				t.Fatalf("%d answers before the inspection, %d more lists", len(answers), len(requested))
 			}
-			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1)}}})
-			kit.Must(t, <-answers)
+			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1)}, {ID: pleg.ContainerID(c1[:4] + c2[4:])}}})
+			if err := <-answers; !errors.Is(err, want) {
+				t.Errorf("Lookup = %v, want %v", err, want)
+			}
 		})
 	}
 }
@@ -362,8 +366,9 @@ func TestCgroup(t *testing.T) {
 		}
 	}
 	kit.Must(t, os.Remove(dirs[3]))
-	if _, err := (containerindex.Host{}).Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[3]}); !errors.Is(err, lookup.ErrNoContainer) {
-		t.Errorf("a cgroup that is gone: %v", err)
+	_, err := containerindex.Host{}.Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[3]})
+	if want := fmt.Sprintf("look up cgroup %d: %v: the cgroup does not exist", ids[3], lookup.ErrNoContainer); !errors.Is(err, lookup.ErrNoContainer) || err.Error() != want {
+		t.Errorf("a cgroup that is gone: %v, want %s", err, want)
 	}
 }
 
@@ -392,10 +397,10 @@ func TestListAnswersForAPrefix(t *testing.T) {
 	x := containerindex.NewIndex(containerindex.Source{Uninspected: func(time.Time) []*pleg.Pod {
 		return []*pleg.Pod{
 			{UID: "a", Containers: []*pleg.Container{{ID: pleg.ContainerID(c1)}, {ID: pleg.ContainerID(c2)}}},
-			{UID: "b", Containers: []*pleg.Container{{ID: pleg.ContainerID("2b" + c1[2:])}, {ID: pleg.ContainerID(c1)}}}, // c1 is in both
+			{UID: "b", Containers: []*pleg.Container{{ID: pleg.ContainerID("2b" + c1[2:])}, {ID: pleg.ContainerID(c1)}, {ID: "2b2b"}}}, // c1 is in both
 		}
 	}})
-	for prefix, want := range map[string]pleg.PodUID{c1[:6]: "a", c2[:6]: "a", c2: "a", "2b1a": "b"} {
+	for prefix, want := range map[string]pleg.PodUID{c1[:6]: "a", c2[:6]: "a", c2: "a", "2b1a": "b", "2b2b": "b"} {
 		if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(prefix)}); err != nil || c.PodUID != want {
 			t.Errorf("Lookup of %s = %+v, %v, want pod %s", prefix, c, err, want)
 		}

@@ -204,9 +204,8 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 		delete(c.failed, uid)
 	}
 	switch {
-	case e.gone:
 	case e.err == nil:
-		e.last = e.status
+		e.last = e.status // nil if the pod is gone
 	case have != nil:
 		e.last, e.lastAsOf = have.last, c.lastAsOf(have)
 	}
@@ -305,7 +304,7 @@ func (c *Cache) lastAsOf(e *entry) time.Time {
 // listed returns the pod in the newest listing if that listing does not cover the pod, otherwise
 // nil.
 func (c *Cache) listed(e *entry) *pleg.Pod {
-	if e.err != nil || c.isPending(e) {
+	if c.isPending(e) {
 		return e.behind.pod
 	}
 	return nil

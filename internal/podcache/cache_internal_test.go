@@ -25,10 +25,15 @@ func TestNothingIsKept(t *testing.T) {
 	}
 	c.Touch("never-there", now)
 	c.Delete("removed", now)
-	if len(c.entries) != 2 {
-		t.Errorf("%d entries before the listing, want 2", len(c.entries))
+	c.Delete("removed later", now.Add(2*time.Second))
+	if len(c.entries) != 3 {
+		t.Errorf("%d entries before the listing, want 3", len(c.entries))
 	}
 	c.Observe(now.Add(time.Second), nil)
+	if len(c.entries) != 1 {
+		t.Errorf("%d entries after a listing that began before one was found gone, want 1", len(c.entries))
+	}
+	c.Observe(now.Add(3*time.Second), nil)
 	if len(c.entries)+len(c.gone) > 0 {
 		t.Errorf("%d entries and %d gone pods are left after the listing, want none", len(c.entries), len(c.gone))
 	}

@@ -88,13 +88,17 @@ var scripts = map[string]struct{ script, want string }{
 	"entry: failed twice":                    {"set a1=x; list 5 a; fail a5; list 6 a; fail a6; list 7 a; entry a", "a=failed@6,last=x@1,listed"},
 	"entry: unchanged alone":                 {"set a1=x; touch a3; list 4 a; fail a4; entry a", "a=failed@4,last=x@3,listed"},
 	"entry: unchanged alone after a failure": {"set a1=x; fail a2; touch a3; entry a", "a=failed@3,last=x@1"},
-	"entry: gone and back":                   {"set a1=x; gone a2; fail a3; entry a", "a=failed@3"},
-	"entry: only failed":                     {"list 1 a; fail a1; list 2 a; fail a2; entry a; set a3=x; entry a", "a=failed@2,listed a=x@3,last=x@3"},
+	"entry: failed, and its last list showed no change": {
+		"list 2 a; set a2=x; list 3; fail a4; entry a; list 5 a; entry a", "a=failed@4,last=x@3 a=failed@4,last=x@3,listed",
+	},
+	"entry: gone and back": {"set a1=x; gone a2; fail a3; entry a", "a=failed@3"},
+	"entry: only failed":   {"list 1 a; fail a1; list 2 a; fail a2; entry a; set a3=x; entry a", "a=failed@2,listed a=x@3,last=x@3"},
 
 	"all that is not gone, by UID": {
 		"all; set c1=c; set b2=b; fail a3; set d1=d; gone d4; list 4; list 5 c a e; gone f6; all; entry d; entry f",
 		"none a=failed@3,listed b=b@5,last=b@5 c=c@1,last=c@4,listed e=uninspected,listed d=none f=none",
 	},
+	"pending until a touch of the time of its list": {"set a2=x; list 2 a; pending; touch a2; pending", "a@2=x none"},
 	"pending since the first list that showed it, the longest first": {
 		"set b1=x; list 2 b; pending; list 3 a b; set b2=y; pending; set b3=z; pending; list 4; pending; list 5 a; fail a4; pending",
 		"b@2=x b@2=y a@3=none a@3=none none a@5=failed",
@@ -277,6 +281,7 @@ func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		c.NoteRemoved("b", true)
 		time.Sleep(20 * time.Second)
+		c.NoteRemoved("other", true)
 		require("a", a)
 		time.Sleep(time.Nanosecond)
 		require("a", nil)
@@ -296,6 +301,9 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 	for n := range flood {
 		c.KeepRemoved(exited(fmt.Sprint(n), 0))
 		c.NoteRemoved(pleg.ContainerID(fmt.Sprint(n)), true) // a removal without a status takes no room
+		if n == 1023 && c.GetRemoved("0") == nil {
+			t.Error("the first of 1024 is not kept")
+		}
 	}
 	kept := 0
 	for n := range flood {

@@ -65,7 +65,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 // maxNamed is the number of pods that a finding names, including the first.
 const maxNamed = 3
 
-// others is the evidence of a finding about several pods: the problems of all but the first.
+// others is the evidence of a finding about several pods: the problems of all but the first; "" if there is one.
 func others(of []Finding, complaint func(*Finding) string) string {
 	var texts []string
 	for i := range of[:min(len(of), maxNamed)] {
@@ -103,9 +103,7 @@ func (l Limits) hangs(s pleg.Status) []Finding {
 		rest = len(late)
 	}
 	first = first.and(rest - 1)
-	if rest > 1 {
-		first.Evidence = others(late[:rest], func(f *Finding) string { return " " + f.Complaint(s.At) })
-	}
+	first.Evidence = others(late[:rest], func(f *Finding) string { return " " + f.Complaint(s.At) })
 	first.Rest = Others(s.Relist.Pods - len(late))
 	return []Finding{first}
 }

@@ -90,9 +90,7 @@ func (l Limits) stuck(s pleg.Status) (all []Finding) {
 			pods[f.PodUID] = true
 		}
 		first := of[0].and(len(pods) - 1)
-		if len(of) > 1 {
-			first.Evidence = others(of, func(f *Finding) string { return f.Detail })
-		}
+		first.Evidence = others(of, func(f *Finding) string { return f.Detail })
 		all = append(all, first)
 	}
 	return all

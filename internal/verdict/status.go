@@ -142,9 +142,7 @@ func (l Limits) failures(s pleg.Status) []Finding {
 	}
 	first := of[0].and(len(of) - 1)
 	first.Severity = l.severity(s.At.Sub(first.Since))
-	if len(of) > 1 {
-		first.Evidence = others(of, func(f *Finding) string { return " " + f.Complaint(s.At) })
-	}
+	first.Evidence = others(of, func(f *Finding) string { return " " + f.Complaint(s.At) })
 	return []Finding{first}
 }
 

@@ -164,7 +164,7 @@ func TestOf(t *testing.T) {
 		}, `WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): no file "x"`, "journalctl"},
 		"lists time out": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, errBroken, ago(time.Second), list
-			s.Relist.FailedAfter = 2 * time.Minute
+			s.Relist.FailedAfter, s.Relist.Took = 2*time.Minute, 2*time.Second // the last success was slow
 		}, "PROBLEM: the runtime hangs since 11:55 (5m, 3 attempts) in ListContainers", "SIGUSR1"},
 		"lists are slow": {func(s *pleg.Status) {
 			s.Relist.Took, s.Relist.Started = 4*time.Second, ago(4*time.Second)
@@ -214,6 +214,9 @@ func TestOf(t *testing.T) {
 		"the runtime is gone": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errRefused
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "start the runtime"},
+		"the runtime is gone, and no reason is known": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, pleg.ErrUnavailable
+		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s)", "start the runtime"},
 		"an inspection is slow": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false)} },
 			"WARNING: shop/web-0 is slow since 11:59 (4.0s) in ContainerStatus of nginx; the other 109 pods answer", "volumes",
@@ -624,13 +627,15 @@ func TestManyPodsAreOneShortLine(t *testing.T) {
 			s.Failed = append(s.Failed, pleg.Failed{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: ago(time.Minute), Err: errBroken})
 		},
 	} {
-		s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: noon, Period: time.Second, Pods: 100}}
-		for n := range 9 {
-			add(&s, fmt.Sprint("web-", n))
-		}
-		v := verdict.Of(s)
-		if full := v.Full(); len(full) > 400 || !strings.Contains(full, "shop/web-2 "+says) || !strings.HasSuffix(full, " and 6 more") || strings.Count(full, "web-0") != 1 {
-			t.Errorf("%d bytes: %q, want each of the first three pods once in at most 400", len(full), full)
+		for pods, more := range map[int]string{9: " and 6 more", 4: " and 1 more"} {
+			s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: noon, Period: time.Second, Pods: 100}}
+			for n := range pods {
+				add(&s, fmt.Sprint("web-", n))
+			}
+			v := verdict.Of(s)
+			if full := v.Full(); len(full) > 400 || !strings.Contains(full, "shop/web-2 "+says) || !strings.HasSuffix(full, more) || strings.Count(full, "web-0") != 1 {
+				t.Errorf("%d bytes: %q, want each of the first three pods once in at most 400, and%s", len(full), full, more)
+			}
 		}
 	}
 }
@@ -684,6 +689,10 @@ func TestFindings(t *testing.T) {
 	}}
 	if all := verdict.DefaultLimits.Findings(s); len(all) != 1 || all[0].Cause != verdict.RuntimeFails || all[0].AtLeast {
 		t.Errorf("findings %+v, want only the failing lists", all)
+	}
+	now := pleg.Status{Relist: pleg.RelistStatus{Started: time.Now().Add(-time.Hour)}} // without its time
+	if text := verdict.Of(now).Text; !strings.HasSuffix(text, " (60m)") {
+		t.Errorf("the verdict on a list that began an hour ago is %q", text)
 	}
 	of := func(change func(*pleg.Status)) pleg.Status {
 		s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: noon, Period: time.Second, Pods: 9}}

@@ -66,7 +66,7 @@ func tell(ctx context.Context, s pleg.Status, told map[trouble]Finding, log *slo
 	now := make(map[trouble]bool)
 	for _, f := range ofEachPod(s) {
 		t := trouble{cause: f.Cause}
-		if f.Pod != "" && strings.HasPrefix(f.Subject, f.Pod) {
+		if strings.HasPrefix(f.Subject, f.Pod) {
 			t.pod = f.PodUID
 		}
 		now[t] = true

@@ -65,7 +65,8 @@ func TestSlowListsAreOneTrouble(t *testing.T) {
 		took, longest time.Duration
 		slowSince     int // -1: it is not slow
 	}{
-		{0, time.Second / 10, time.Second / 10, -1},
+		{0, 6 * time.Second, 0, 0}, // it hung
+		{1, time.Second / 10, time.Second / 10, -1},
 		{10, 1200 * time.Millisecond, 1200 * time.Millisecond, 10},
 		{12, time.Second / 10, 1200 * time.Millisecond, 10},
 		{20, 4 * time.Second, 4 * time.Second, 10},
@@ -167,13 +168,18 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Degraded = s.At.Add(-age) })
 		}, time.Second, verdict.Fallback, "read the log of the runtime at this time"},
 		"an inspection that others overtook": {func(s *pleg.Status, age time.Duration) {
-			s.Overdue = []pleg.Inspection{{UID: "u", Name: "web-0", Started: s.At.Add(-age), Hung: age > 4*time.Second}}
+			s.Overdue = []pleg.Inspection{{UID: "u", Name: "web-0", Started: s.At.Add(-age), Hung: age >= 5*time.Second}}
 		}, 5 * time.Second, verdict.HungContainer, "find out what PodStatus of this pod waits for"},
 		"no inspection returns, now of these pods, now of those": {func(s *pleg.Status, age time.Duration) {
 			for n := range 3 {
 				s.Overdue = append(s.Overdue, pleg.Inspection{UID: pleg.PodUID(fmt.Sprint("u", n+int(age/time.Minute))), Started: s.At.Add(-age)})
 			}
 		}, 5 * time.Second, verdict.RuntimeSlow, "find out what the runtime waits for"},
+		"an inspection beside one that takes as long as others of a slow runtime": {func(s *pleg.Status, age time.Duration) {
+			s.InspectionTook, s.Overdue = time.Minute, []pleg.Inspection{{UID: "v", Name: "web-1", Started: s.At.Add(-10 * time.Second)}}
+			s.Quarantined = []pleg.Quarantined{{UID: "u", Name: "web-0", Since: s.At.Add(-age), Hung: 1}}
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = s.At })
+		}, 3 * time.Second, verdict.HungContainer, "find out what PodStatus of this pod waits for"},
 		"a client that may read soon": {func(s *pleg.Status, age time.Duration) {
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: s.At.Add(-age), Bytes: 9}} })
 		}, 5 * time.Second, verdict.ClientNotReading, "read the log of the runtime at this time"},
@@ -182,7 +188,7 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			var logged kit.Log
 			var began atomic.Pointer[time.Time]
 			status := func() pleg.Status {
-				s := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 3}}
+				s := pleg.Status{At: time.Now().Add(time.Microsecond), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 3}}
 				if from := began.Load(); from != nil {
 					test.trouble(&s, s.At.Sub(*from))
 				}
@@ -217,7 +223,7 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			logged.RequireLines(t, 1, fmt.Sprintf(`level=WARN msg="trouble begins" severity=%s cause=%s since=%s what="`, severity, quoted, from.Format("2006-01-02T15:04:05.000Z07:00")))
 			logged.RequireLines(t, 1, `do="`+test.advice+`"`)
 			logged.RequireLines(t, 1, fmt.Sprintf(`level=INFO msg="trouble ended" cause=%s what="`, quoted))
-			logged.RequireLines(t, 1, fmt.Sprint(" after=", 10*time.Minute+test.begins))
+			logged.RequireLines(t, 1, fmt.Sprint(" after=", 10*time.Minute+test.begins, "\n")) // rounded
 		})
 	}
 }

@@ -176,6 +176,7 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"one that has not started, of which nothing is told": {"list -; event a=unstarted; list -", "covered mark covered mark"},
 	"events before the first list":                       {"event a=running; list -", "covered mark"},
+	"events before a list with the stream up":            {"down; list -; event a=running; list -", "covered mark covered mark"},
 	"a start that fails has the pod listed": {
 		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 1s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
 		"pending inspect Started(/s) mark relist pending inspect Created(a) mark relist pending inspect Ran(a) Died(a) mark",
@@ -204,6 +205,10 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a pod whose sandbox is not ready, too": {
 		"list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark relist",
+	},
+	"not while the stream is down": {
+		"list a=running /s=running; inspect; ok; down; list a=running /s=running; list a=exited /s=exited; inspect; ok; wait 1s",
+		"pending inspect Started(a) Started(/s) mark covered mark pending inspect Died(a) Died(/s) mark",
 	},
 	"a pod that never had a container, too": {
 		"list /s=running; inspect; ok; list /s=exited; inspect; ok; wait 1s", "pending inspect Started(/s) mark pending inspect Died(/s) mark relist",
@@ -859,6 +864,7 @@ func TestChangesAreCounted(t *testing.T) {
 	}{
 		"a pod, its end and its removal":   {"list a=running; inspect; ok; one< a=exited; one>; inspect; ok; list -; left", 2, 1},
 		"an unchanged list":                {"list a=running; list a=running; inspect; ok; list a=running", 1, 0},
+		"an unchanged list of the pod":     {"list a=running; inspect; ok; one< a=running; one>", 1, 0},
 		"two changes during an inspection": {"list a=running; inspect; list a=exited; one< a=exited b=running; one>; ok; inspect; ok", 2, 1},
 		"a retry and a reinspection":       {"list a=running; inspect; fail; list a=running; inspect; ok; reinspect; list a=running; inspect; ok", 1, 0},
 	} {

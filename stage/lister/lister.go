@@ -272,7 +272,7 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 		default: // one waits already
 		}
 	}
-	l.last.Store(&result{pleg.RelistStatus{Success: start, Took: time.Since(start), Pods: len(pods)}, began, last.up})
+	l.last.Store(&result{pleg.RelistStatus{Success: start, Took: time.Since(start)}, began, last.up})
 	if l.doubts(pods) {
 		l.log.InfoContext(ctx, "relist lacks every pod, will be confirmed", "pods", len(l.pods))
 		l.callers = callers

@@ -36,7 +36,7 @@ func (s *schedule) requestSoon(now time.Time) {
 func (s *schedule) next(now time.Time, period time.Duration) (begin bool, again time.Time) {
 	due := stage.Earlier(s.ended.Add(period), s.soon)
 	if s.requested {
-		due = stage.Earlier(due, s.served.Add(s.pause))
+		due = s.served.Add(s.pause) // never later than the others: each is a period after a list
 	}
 	return s.atOnce || !due.After(now), due
 }

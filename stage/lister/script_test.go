@@ -40,8 +40,8 @@ var scripts = map[string]struct{ script, want string }{
 		"0 1 2! success@1,failures:1 3! logged:1 recovered:0 4 success@4,failures:0 logged:1 recovered:1",
 	},
 	"a list that fails late is retried a period later": {
-		"1s; fail 10s; 12s; status; fail 10s; 23s; logged failed, will be retried\" stage=lister err=\"the runtime is broken\"; recovered; 24s; status; logged again\" stage=lister pods=1 after=22s failures=2; recovered",
-		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
+		"1s; fail 10.0001s; 12.5s; status; fail 10s; 23.5s; logged failed, will be retried\" stage=lister err=\"the runtime is broken\"; recovered; 24.5s; status; logged again\" stage=lister pods=1 after=22s failures=2; recovered",
+		"0 1 2! success@1,failures:1 13.0001! logged:1 recovered:0 24.0001 success@24.0001,failures:0 logged:1 recovered:1",
 	},
 
 	"a stream lengthens the period":           {"400ms; stream; up; 180s; stream; down; 181s; stream; up; 181s", "0 up:0 0.4 60.4 120.4 up:1 180 181 up:0 181"},

@@ -39,7 +39,7 @@ func because(what string, err error) error {
 }
 
 // Status returns the lists so far, the list in progress and the period. It is safe for
-// concurrent use. Its Call is empty.
+// concurrent use. Its Call and Pods are empty.
 func (l *Lister) Status() pleg.RelistStatus {
 	s := l.last.Load().RelistStatus
 	s.Period = l.period()
