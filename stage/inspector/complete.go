@@ -62,7 +62,7 @@ func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodSt
 // statusFor returns the status that an event of a container is filled from; nil if there is
 // none.
 func (i *Inspector) statusFor(ev *pleg.Event, status, last *pleg.PodStatus) *pleg.ContainerStatus {
-	if ev.Sandbox || ev.ContainerID == "" || ev.Type == pleg.ContainerRemoved {
+	if ev.Sandbox || ev.Type == pleg.ContainerRemoved {
 		return nil
 	}
 	c := status.Container(ev.ContainerID)

@@ -77,6 +77,7 @@ func TestNetworkEvents(t *testing.T) {
 		"not ready after it was up":              {{sandbox(true, late, addresses...), up}, {sandbox(false, late), ""}, {sandbox(false, late), ""}},
 		"never up":                               {{sandbox(true, late), ""}, {sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
 		"failed at first inspection":             {{sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"made as this process begins":            {{sandbox(false, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)), ""}},
 		"no creation time":                       {{sandbox(false, time.Time{}), failed}},
 		"failed before this process":             {{sandbox(false, early), ""}, {sandbox(false, early), ""}},
 		"not ready, with an address":             {{sandbox(false, late, addresses...), ""}},

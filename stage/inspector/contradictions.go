@@ -40,7 +40,7 @@ func (c contradicted) find(id pleg.ContainerID) int {
 // another state than the list. An unknown state in a list contradicts nothing.
 func contradictions(pod *pleg.Pod, status *pleg.PodStatus) (found []pleg.Contradiction) {
 	add := func(c *pleg.Container, sandbox bool, state pleg.State, known bool) {
-		if c.State == pleg.StateUnknown || known && c.State == state {
+		if c.State == pleg.StateUnknown || c.State == state {
 			return
 		}
 		found = append(found, pleg.Contradiction{

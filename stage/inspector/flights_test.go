@@ -266,39 +266,40 @@ func TestLateError(t *testing.T) {
 
 // On a slow runtime more than Inspectors inspections are in flight only as long as none ends.
 func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const inspectors = 4
-		begun, ended := 0, make(chan struct{})
-		f := newFixture(t, nil, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
-		f.runtime.SetInspectFault(func(ctx context.Context) error {
-			select {
-			case <-ended:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
+	for most, inspectors := range map[int]int{6: 4, 2: 1} {
+		kit.Bubble(t, fmt.Sprint(inspectors), func(t *testing.T) {
+			begun, ended := 0, make(chan struct{})
+			f := newFixture(t, nil, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+			f.runtime.SetInspectFault(func(ctx context.Context) error {
+				select {
+				case <-ended:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+				begun++
+			}
+			for range 2 {
+				time.Sleep(hungAfter)
+				for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+					begun++
+				}
+			}
+			if begun != most {
+				t.Fatalf("%d inspections began, want %d", begun, most)
+			}
+			for n := range 10 {
+				time.Sleep(hungAfter / 2)
+				ended <- struct{}{}
+				for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+					begun++
+				}
+				if got := f.inspector.State().InFlight; n > 0 && got != inspectors {
+					t.Errorf("%d inspections in flight after %d ended, want %d", got, n+1, inspectors)
+				}
 			}
 		})
-		for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
-			begun++
-		}
-		for range 2 {
-			time.Sleep(hungAfter)
-			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
-				begun++
-			}
-		}
-		if want := inspectors + 2; begun != want {
-			t.Fatalf("%d inspections began, want %d", begun, want)
-		}
-		for n := range 10 {
-			time.Sleep(hungAfter / 2)
-			ended <- struct{}{}
-			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
-				begun++
-			}
-			if got := f.inspector.State().InFlight; n > 0 && got != inspectors {
-				t.Errorf("%d inspections in flight after %d ended, want %d", got, n+1, inspectors)
-			}
-		}
-	})
+	}
 }

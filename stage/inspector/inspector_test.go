@@ -111,13 +111,26 @@ func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 func TestLateReasonIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{})
+		inspect := func(n int, listed string, c *pleg.ContainerStatus, events ...pleg.Event) stage.Outcome {
+			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{c}})
+			change := change(n, plegtest.Pod("a", listed))
+			change.Events = events
+			_, o, _ := f.do(change)
+			return o
+		}
+		runs := &pleg.ContainerStatus{ID: "c", State: pleg.StateRunning}
+		inspect(0, "c=running", runs)
+		// the list does not show the end yet
+		if o := inspect(0, "c=running", &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137, Reason: "Error"}); len(o.Events) > 0 {
+			t.Errorf("got %+v before the end was listed", o.Events)
+		}
 		for n, step := range []struct {
 			reason string
 			code   int32
 			event  pleg.EventType // of this change, if any
 			want   string
 		}{
-			{"Error", 137, "", ""},
+			{"Error", 137, "", "Corrected(c)"},
 			{"Error", 137, "", ""},
 			{"OOMKilled", 137, "", "Corrected(c)"},
 			{"OOMKilled", 137, "", ""},
@@ -126,12 +139,11 @@ func TestLateReasonIsCorrected(t *testing.T) {
 			{"OOMKilled", 137, stage.ContainerChanged, "Changed(c) Corrected(c)"},
 		} {
 			ended := &pleg.ContainerStatus{ID: "c", Attempt: 2, State: pleg.StateExited, ExitCode: step.code, Reason: step.reason}
-			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{ended}})
-			c := change(n+1, plegtest.Pod("a", "c=exited"))
-			if c.Events = nil; step.event != "" {
-				c.Events = []pleg.Event{{Type: step.event, PodUID: "a", ContainerID: "c", Attempt: 2}}
+			var events []pleg.Event
+			if step.event != "" {
+				events = []pleg.Event{{Type: step.event, PodUID: "a", ContainerID: "c", Attempt: 2}}
 			}
-			_, o, _ := f.do(c)
+			o := inspect(n+1, "c=exited", ended, events...)
 			if got := plegtest.Words(o.Events...); got != step.want {
 				t.Errorf("step %d: got %q, want %q", n, got, step.want)
 			}
@@ -140,6 +152,9 @@ func TestLateReasonIsCorrected(t *testing.T) {
 					t.Errorf("step %d: got %+v, want the new reason", n, ev)
 				}
 			}
+		}
+		if o := inspect(9, "c=exited", runs); len(o.Events) > 0 {
+			t.Errorf("got %+v of a container that runs again", o.Events)
 		}
 	})
 }
@@ -227,9 +242,10 @@ func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 		last, now []*pleg.ContainerStatus // of the last inspection and of this one
 		want      int32                   // 0 for none
 	}{
-		"only the event told it":        {nil, nil, 137},
-		"the last inspection told more": {[]*pleg.ContainerStatus{exited(9)}, nil, 9},
-		"the event was of another life": {nil, []*pleg.ContainerStatus{{ID: "c", State: pleg.StateRunning, StartedAt: at(-5)}}, 0},
+		"only the event told it":         {nil, nil, 137},
+		"the last inspection told more":  {[]*pleg.ContainerStatus{exited(9)}, nil, 9},
+		"the status has not heard of it": {nil, []*pleg.ContainerStatus{{ID: "c", State: pleg.StateRunning, StartedAt: at(-20)}}, 137},
+		"the event was of another life":  {nil, []*pleg.ContainerStatus{{ID: "c", State: pleg.StateRunning, StartedAt: at(-5)}}, 0},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{})
@@ -248,6 +264,21 @@ func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The start of a container that runs again is that of its status, not of the life before.
+func TestStartIsOfThisLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		for n, now := range []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, StartedAt: at(-20)}, {ID: "c", State: pleg.StateRunning, StartedAt: at(-5)}} {
+			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{now}})
+			c := change(n, plegtest.Pod("a", "c=running"))
+			c.Events = []pleg.Event{{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}}
+			if _, o, _ := f.do(c); !o.Events[0].StartedAt.Equal(now.StartedAt) {
+				t.Errorf("started at %v, want %v", o.Events[0].StartedAt, now.StartedAt)
+			}
+		}
+	})
 }
 
 func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
