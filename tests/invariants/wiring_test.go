@@ -40,6 +40,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 	}
 	var log kit.Log
 	own, metrics := podcache.New(), prometheus.NewRegistry()
+	took := make(chan time.Duration, 100)
 	rows := map[string]optionRow{
 		"Runtime": {
 			pipeline.Options{},
@@ -200,6 +201,25 @@ func TestOptionsReachTheirStages(t *testing.T) {
 					t.Errorf("%d in flight, status %+v, want 3", got, r.Look())
 				}
 				kit.RequireMetric(t, r.Metrics, 17, "pleg_differ_queue_length")
+			},
+		},
+		"Inspectors of retries": { // half of the slots are theirs, so four need not share the longest wait
+			pipeline.Options{InspectTimeout: 2 * time.Minute},
+			func(r *kit.Pipeline) {
+				kit.Fill(r.Runtime, 4, "c=running")
+				r.Runtime.SetInspectFault(func(ctx context.Context) error {
+					began := time.Now()
+					<-ctx.Done()
+					took <- time.Since(began)
+					return ctx.Err()
+				})
+			}, 6 * time.Minute,
+			func(t *testing.T, _ *kit.Pipeline) {
+				for n := range 16 { // the first inspections, and three retries of each pod
+					if got, want := <-took, []time.Duration{2 * time.Minute, 10 * time.Second, 20 * time.Second, 40 * time.Second}[n/4]; got != want {
+						t.Errorf("inspection %d hung for %v, want %v", n, got, want)
+					}
+				}
 			},
 		},
 		"InspectTimeout below a second": {
