@@ -89,24 +89,10 @@ func TestEachStepIsReportedOnce(t *testing.T) {
 		l := &lives{told: make(map[one]kind)}
 		l.told[one{"p", "a"}] = tc.reported
 		l.told[one{"p", "s"}] = map[bool]kind{true: running}[strings.Contains(tc.before, "/s")]
-		if got := wordsOf(events(plegtest.Pod("p", tc.before), plegtest.Pod("p", tc.now), nil, l, time.Unix(1, 0))); got != tc.want {
+		if got := plegtest.Words(events(plegtest.Pod("p", tc.before), plegtest.Pod("p", tc.now), nil, l, time.Unix(1, 0))...); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-}
-
-// wordsOf is plegtest.Words, with the types that only stages know.
-func wordsOf(told []pleg.Event) string {
-	var words []string
-	for _, ev := range told {
-		switch ev.Type {
-		case stage.ContainerRan, stage.ContainerChanged:
-			words = append(words, strings.TrimPrefix(string(ev.Type), "Container")+"("+string(ev.ContainerID)+")")
-		default:
-			words = append(words, plegtest.Words(ev))
-		}
-	}
-	return strings.Join(words, " ")
 }
 
 // Only a container that is first seen created is reported as created.

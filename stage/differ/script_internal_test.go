@@ -296,7 +296,7 @@ func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 	s.step(Announcement{h, s.ticks.Next()})
 	s.play(t, "list a=running")
 	s.play(t, "inspect")
-	if got, want := wordsOf(s.inFlight.Events), "Started(b) Died(b) Removed(b)"; got != want {
+	if got, want := plegtest.Words(s.inFlight.Events...), "Started(b) Died(b) Removed(b)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, ev := range s.inFlight.Events {
@@ -606,7 +606,7 @@ func TestEventsComeBeforeALaterList(t *testing.T) {
 			synctest.Wait()
 			select {
 			case c := <-gone:
-				if got := wordsOf(c.Events); got != "Started(a) Died(a) Removed(a)" {
+				if got := plegtest.Words(c.Events...); got != "Started(a) Died(a) Removed(a)" {
 					t.Errorf("got %s", got)
 				}
 			default:
@@ -743,7 +743,7 @@ func (s *script) accept(retry bool) {
 }
 
 func (s *script) tell(c *stage.Change) {
-	if words := wordsOf(c.Events); words != "" {
+	if words := plegtest.Words(c.Events...); words != "" {
 		s.got = append(s.got, words)
 	}
 }
@@ -850,7 +850,7 @@ func TestFoundByTheFirstList(t *testing.T) {
 	} {
 		s := play(t, script)
 		found := slices.DeleteFunc(s.inFlight.Events, func(ev pleg.Event) bool { return !ev.Replayed })
-		if got := wordsOf(found); got != want {
+		if got := plegtest.Words(found...); got != want {
 			t.Errorf("%s: %q is marked as found, want %q", script, got, want)
 		}
 	}
