@@ -838,6 +838,156 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 	}
 }
 
+// With a single slot for retries one of them is long in each longest wait: it has the time that the others leave.
+func TestLongRetryOfASingleSlot(t *testing.T) {
+	now, longest := time.Unix(0, 0), 5*time.Minute
+	for pods, want := range map[int]struct{ long, fair time.Duration }{
+		1: {160 * time.Second, 150 * time.Second}, 4: {150 * time.Second, 37500 * time.Millisecond}, 20: {100 * time.Second, 10 * time.Second},
+		28: {20 * time.Second, 10 * time.Second}, 29: {160 * time.Second, 10 * time.Second}, // no time is left
+	} {
+		q := newQuarantines(time.Second, longest, 2)
+		for n := range pods {
+			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n)), named: &pleg.Pod{}}, stage.Settled{How: stage.FailedHung}, now)
+		}
+		q.pods[0].Hung = 5
+		last := q.pods[pods-1]
+		for n, step := range []struct {
+			busy    bool
+			timeout time.Duration // of the last retry of another pod
+			after   time.Duration
+			want    time.Duration
+		}{
+			{false, 0, 0, want.long}, {false, want.fair, 0, want.long}, {true, want.fair + 1, longest, want.fair}, {false, want.fair + 1, longest - 1, want.fair}, {false, want.fair + 1, longest, want.long},
+		} {
+			last.rec.phase, last.rec.sent.timeout = settled, step.timeout
+			if step.busy {
+				last.rec.phase = inspecting
+			}
+			if got := q.timeout(q.pods[0], now.Add(step.after)); got != step.want {
+				t.Errorf("%d pods, step %d: the fifth retry has %v, want %v", pods, n, got, step.want)
+			}
+		}
+		q.pods[0].late = true
+		if got := q.timeout(q.pods[0], now); got != 0 {
+			t.Errorf("%d pods: the retry after a late failure has %v, want the timeout of every inspection", pods, got)
+		}
+	}
+}
+
+// The first pod in line that may be tried is tried. Without an input, the time to look again is the first at which
+// that changes.
+func TestNextRetry(t *testing.T) {
+	now, longest := time.Unix(1000, 0), time.Minute
+	type pod struct {
+		wait, tried        time.Duration // until its next try, and since its last
+		late, urgent, busy bool
+		unlisted           bool
+	}
+	for name, tc := range map[string]struct {
+		pods   []pod
+		others bool // wait for a slot
+		retry  string
+		again  time.Duration
+	}{
+		"none":                                {nil, false, "", 0},
+		"two wait":                            {[]pod{{wait: 1}, {wait: 2}}, false, "", 1},
+		"one is due":                          {[]pod{{}, {wait: 2}}, false, "0", 0},
+		"one is due, and busy":                {[]pod{{busy: true, unlisted: true}, {wait: 2}}, false, "", 2},
+		"one is due, and not listed again":    {[]pod{{unlisted: true}, {}}, false, "1", 0},
+		"healthy pods wait":                   {[]pod{{tried: 9}, {tried: 8}, {wait: longest}}, true, "", longest - 9},
+		"healthy pods wait, the next is near": {[]pod{{tried: 9}, {wait: 2}}, true, "", 2},
+		"healthy pods wait, one is urgent":    {[]pod{{tried: 9}, {urgent: true}}, true, "1", 0},
+		"healthy pods have waited enough":     {[]pod{{tried: longest - 1}, {tried: longest}}, true, "1", 0},
+		"late, and another is busy":           {[]pod{{late: true, tried: 9}, {late: true, busy: true, unlisted: true}}, false, "", longest - 9},
+		"late, and one that hung is busy":     {[]pod{{late: true}, {busy: true, unlisted: true}}, false, "0", 0},
+		"late and urgent, another is busy":    {[]pod{{late: true, urgent: true, tried: 9}, {late: true, busy: true, unlisted: true}, {}}, false, "2", 0},
+		"late, and has waited enough":         {[]pod{{late: true, tried: longest}, {late: true, busy: true, unlisted: true}}, true, "0", 0},
+	} {
+		q := newQuarantines(time.Second, longest, 8)
+		for n, p := range tc.pods {
+			rec := &record{uid: pleg.PodUID(fmt.Sprint(n)), urgent: p.urgent, next: &stage.Change{UID: pleg.PodUID(fmt.Sprint(n)), Retry: true}}
+			if p.unlisted {
+				rec.next = nil
+			}
+			if p.busy {
+				rec.phase = inspecting
+			}
+			q.pods = append(q.pods, &quarantine{rec: rec, tried: now.Add(-p.tried), late: p.late, Quarantined: pleg.Quarantined{Hung: 2, NextTry: now.Add(p.wait)}})
+		}
+		c, again := q.next(tc.others, now)
+		got := ""
+		if c != nil {
+			got = string(c.UID)
+			if late := tc.pods[c.UID[0]-'0'].late; !c.Retry || (c.Timeout == 0) != late || q.pods[c.UID[0]-'0'].rec.next.Timeout != 0 {
+				t.Errorf("%s: the retry is %+v", name, c)
+			}
+		}
+		if got != tc.retry || again.Sub(now) != tc.again && (tc.again != 0 || !again.IsZero()) {
+			t.Errorf("%s: the retry is of %q, again after %v, want %q, %v", name, got, again.Sub(now), tc.retry, tc.again)
+		}
+	}
+}
+
+// Pods do not wait for each other: a list is complete although a later one shows a new pod, and a pod of the quarantine
+// that is gone frees no other.
+func TestPodsBesideEachOther(t *testing.T) {
+	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: 4 * time.Hour, Inspectors: 8})
+	now := time.Unix(1000, 0)
+	var ticks stage.Ticks
+	list := func(words string, uids ...pleg.PodUID) effects {
+		now = now.Add(time.Second)
+		l := stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: now}}
+		for _, uid := range uids {
+			l.Pods = append(l.Pods, plegtest.Pod(uid, string(uid)+words))
+		}
+		return m.step(&listing{l}, now)
+	}
+	inspect := func(how stage.Ending, uids ...pleg.PodUID) (do effects) {
+		for _, uid := range uids {
+			c, again, _ := m.next(now)
+			if c == nil {
+				c = again
+			}
+			if c == nil || c.UID != uid {
+				t.Fatalf("the next is %+v, want pod %s", c, uid)
+			}
+			m.step(accepted{c}, now)
+			do = m.step(settle{stage.Settled{UID: uid, How: how}}, now)
+		}
+		return do
+	}
+	waits := func(when string, want ...time.Duration) {
+		t.Helper()
+		for n, h := range m.quarantines.pods {
+			if got := h.NextTry.Sub(now); n >= len(want) || got != want[n] {
+				t.Errorf("%s: %s waits for %v, want %v", when, h.UID, got, want)
+			}
+		}
+	}
+	list("=running", "a")
+	first := now
+	c, _, _ := m.next(now)
+	m.step(accepted{c}, now)
+	list("=running", "a", "b")
+	if do := m.step(settle{stage.Settled{UID: "a", How: stage.Committed}}, now); !do.mark.Current.Equal(first) {
+		t.Errorf("complete is the list of %v, want the first", do.mark.Current)
+	}
+	inspect(stage.Committed, "b")
+	list("=running", "a", "b", "c", "d")
+	inspect(stage.Committed, "c", "d")
+	list("=exited", "a", "b", "c", "d")
+	inspect(stage.FailedHung, "a", "b", "c", "d")
+	list("=exited", "a", "b", "c", "d")
+	waits("a second later", 0, 0, 0, 0)
+	for n, h := range m.quarantines.pods[1:] {
+		h.NextTry = now.Add(time.Duration(n+1) * time.Hour)
+	}
+	inspect(stage.Contradicted, "a")
+	waits("after a success", 0, 2*time.Hour, 3*time.Hour)
+	list("=exited", "a", "c", "d")
+	waits("after an end", 2*time.Hour-time.Second, 3*time.Hour-time.Second)
+}
+
 // Only the state in the first list is marked as found, however late the change is committed.
 func TestFoundByTheFirstList(t *testing.T) {
 	for script, want := range map[string]string{
@@ -932,8 +1082,11 @@ func TestQuarantineIsReported(t *testing.T) {
 	if got := q.published(); len(got) != 1 || got[0] != want {
 		t.Errorf("quarantined = %+v, want %+v", got, want)
 	}
-	if got := q.patience(rec); got != 4*time.Second {
-		t.Errorf("requests end an inspection after %v, want the period, doubled with each hang", got)
+	for hung, want := range map[int]time.Duration{2: 4 * time.Second, 10: 1024 * time.Second, 11: 1024 * time.Second} {
+		q.pods[0].Hung = hung
+		if got := q.patience(rec); got != want {
+			t.Errorf("after %d hangs requests end an inspection after %v, want %v: the period, doubled with each hang", hung, got, want)
+		}
 	}
 }
 
