@@ -991,12 +991,14 @@ func TestPodsBesideEachOther(t *testing.T) {
 // Only the state in the first list is marked as found, however late the change is committed.
 func TestFoundByTheFirstList(t *testing.T) {
 	for script, want := range map[string]string{
-		"list a=running b=exited; inspect":                                "Started(a) Ran(b) Died(b)",
-		"list a=running; inspect; fail; list a=exited b=running; inspect": "Ran(a)",
-		"list a=running; inspect; ok; list a=exited; inspect":             "",
-		"list -; list a=running; inspect":                                 "",
-		"all< a=running; one< a=running; one>; all>; inspect":             "Started(a)",
-		"all< -; one< a=running; one>; all>; inspect":                     "",
+		"list a=running b=exited; inspect":                                          "Started(a) Ran(b) Died(b)",
+		"list a=running; inspect; fail; list a=exited b=running; inspect":           "Ran(a)",
+		"list a=created b=created; inspect; fail; list a=running b=exited; inspect": "",
+		"list a=running /s=running; inspect; fail; list /s=running; inspect":        "Started(a) Started(/s)",
+		"list a=running; inspect; ok; list a=exited; inspect":                       "",
+		"list -; list a=running; inspect":                                           "",
+		"all< a=running; one< a=running; one>; all>; inspect":                       "Started(a)",
+		"all< -; one< a=running; one>; all>; inspect":                               "",
 	} {
 		s := play(t, script)
 		found := slices.DeleteFunc(s.inFlight.Events, func(ev pleg.Event) bool { return !ev.Replayed })

@@ -209,4 +209,8 @@ func TestShareOfCancelledInspections(t *testing.T) {
 			t.Errorf("block %d: %d cancelled, want %d to %d", block, cancelled, most/2, most)
 		}
 	}
+	before := s.cancelled
+	if s.makeRoom(&flight{started: now.Add(-s.hungAfter), overtaken: true, cancel: func(error) {}}, now); s.cancelled != before {
+		t.Error("one that hangs counts among those that do not")
+	}
 }

@@ -136,6 +136,7 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 				for _, uid := range uids("healthy", tc.before) {
 					f.do(one(uid))
 				}
+				const says = "inspect pod ns/name-hung-2 (hung-2): no answer for 4s, cancelled as 3 inspections wait and none ends: context canceled"
 				began := time.Now()
 				f.hang(t, uids("hung", 20)...)
 				for range len(tc.want) {
@@ -147,8 +148,8 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 						how = stage.FailedLate
 					}
 					switch {
-					case !ok, s.How != how, cancelled != (want != ""), want != "" && s.UID != want:
-						t.Errorf("settled %+v after %v, want %q", s, after, want)
+					case !ok, s.How != how, cancelled != (want != ""), want != "" && s.UID != want, cancelled && s.Err.Error() != says:
+						t.Errorf("settled %+v after %v, want %q, %s", s, after, want, says)
 					}
 					for len(f.settled) > 0 {
 						<-f.settled

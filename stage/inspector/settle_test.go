@@ -26,8 +26,9 @@ func TestCancelledInspection(t *testing.T) {
 		overtaken bool
 		want      stage.Settled // the error without the common prefix; zero if the inspection continues
 	}{
-		"its pod is gone":      {stage.Cancel{Gone: true}, 7 * time.Millisecond, false, stage.Settled{How: stage.Superseded}},
+		"its pod is gone":      {stage.Cancel{Gone: true}, 7*time.Millisecond + 1, false, stage.Settled{How: stage.Superseded}},
 		"on request":           {stage.Cancel{After: old}, old, false, cut},
+		"on request, older":    {stage.Cancel{After: old}, old + 1, false, cut},
 		"on request, younger":  {stage.Cancel{After: old}, old - 1, false, stage.Settled{}},
 		"on request, at once":  {stage.Cancel{}, hungAfter - 1, false, stage.Settled{}},
 		"on request, a second": {stage.Cancel{}, hungAfter, false, cut},
