@@ -47,6 +47,7 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 		"no event comes":              {left, nil, nil, wait, false},
 		"no event can come":           {left, func(f *fixture) { f.cache.AnnounceRemoved(false) }, nil, 0, false},
 		"the stream of events breaks": {left, nil, func(f *fixture) { f.cache.AnnounceRemoved(false) }, wait / 4, false},
+		"nothing more comes":          {left, nil, func(f *fixture) { f.finish() }, wait, false},
 		"the process ends":            {left, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
