@@ -230,7 +230,7 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		if !s.At.Equal(time.Now()) || !s.Healthy || !slices.Equal(s.Troubles, rt.Report().Troubles) {
 			t.Errorf("status %+v, want this time and the troubles", s)
 		}
-		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(n.Stuck) != 1 || len(n.Unread) != 1 || n.Disk == nil || n.Process != nil {
+		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(n.Stuck) != 1 || len(n.Unread) != 1 || n.Disk == nil || n.Process != nil || s.At.Sub(n.Since.Degraded) < 5*time.Second {
 			t.Errorf("status %+v, want the address, the fallback and the stuck pod, and no process while lists succeed", s)
 		}
 		if n := rt.probes.Load(); n != 4 {
@@ -342,6 +342,10 @@ func TestStatusCounts(t *testing.T) {
 			t.Errorf("overdue %+v, failed %+v, quarantined %+v", s.Overdue, s.Failed, s.Quarantined)
 		}
 		kit.RequireMetric(t, r.Metrics, 1, "pleg_healthy")
+		time.Sleep(time.Minute)
+		if took := r.Look().InspectionTook; took != 0 {
+			t.Errorf("a minute later inspections take %v", took)
+		}
 	})
 }
 
