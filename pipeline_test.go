@@ -107,6 +107,9 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 				t.Fatalf("channel %d is open after Run has returned", n)
 			}
 		}
+		if s := r.Look(); s.InFlight != 0 {
+			t.Errorf("%d inspections are in flight after Run has returned", s.InFlight)
+		}
 		if got := kit.WordsByPod(kit.Drain(events))["a"]; got != "Started(c)" {
 			t.Errorf("events after the end = %q, want the buffered ones", got)
 		}

@@ -252,13 +252,19 @@ func TestRetryNeedsOneFreeSlot(t *testing.T) {
 // An error of the runtime's own is no hang, however late it comes.
 func TestLateError(t *testing.T) {
 	for name, tc := range map[string]struct {
-		after time.Duration
-		how   stage.Ending
-	}{"promptly": {hungAfter - 1, stage.Failed}, "late": {hungAfter, stage.FailedLate}} {
+		after     time.Duration
+		overtaken bool
+		how       stage.Ending
+	}{"promptly": {hungAfter - 1, false, stage.Failed}, "late": {hungAfter, false, stage.FailedLate}, "overtaken": {hungAfter, true, stage.FailedLate}} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
-			f.runtime.SetInspectFault(func(context.Context) error { time.Sleep(tc.after); return errInspect })
-			if s, _, _ := f.do(one("a")); s.How != tc.how || !errors.Is(s.Err, errInspect) {
+			f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			f.runtime.SetPodFault("a", func(context.Context) error { time.Sleep(tc.after); return errInspect })
+			f.inspect <- one("a")
+			if tc.overtaken {
+				time.Sleep(hungAfter / 2)
+				f.do(one("quick"))
+			}
+			if s := f.end(); s.How != tc.how || !errors.Is(s.Err, errInspect) {
 				t.Errorf("settled %+v, want the ending %d", s, tc.how)
 			}
 		})

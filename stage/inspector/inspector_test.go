@@ -44,11 +44,19 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{})
+			f.cache.AnnounceRemoved(true)
 			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{test.status}})
 			c := change(1, plegtest.Pod("a", "c=running"))
 			test.event.ContainerID = "c"
 			c.Events = []pleg.Event{test.event}
+			start, wait := time.Now(), time.Duration(0)
+			if test.event.Type == pleg.ContainerDied && test.status.ID != "c" {
+				wait = 2 * time.Second // for the event of its end
+			}
 			_, o, _ := f.do(c)
+			if got := time.Since(start); got != wait {
+				t.Errorf("published after %v, want %v", got, wait)
+			}
 			if test.event.Type == stage.ContainerRan {
 				if told := len(o.Events) == 1 && o.Events[0].Type == pleg.ContainerStarted; told == test.from.IsZero() || !told && len(o.Events) > 0 {
 					t.Errorf("events %v, want a start: %v", o.Events, !test.from.IsZero())

@@ -31,7 +31,7 @@ func (i *Inspector) sayWhenKnown(ctx context.Context, u unsaid, out chan<- stage
 	var ended []pleg.ContainerID
 	for _, ev := range u.outcome.Events {
 		removed := ev.Type == pleg.ContainerDied && !ev.Sandbox && (u.outcome.Pod == nil || u.status.Container(ev.ContainerID) == nil)
-		if removed && !hasEnded(i.statusFor(&ev, u.status, u.last)) && i.opts.Cache.AwaitRemoved(ev.ContainerID) != nil {
+		if removed && i.opts.Cache.AwaitRemoved(ev.ContainerID) != nil { // nil too if the last status shows the end
 			ended = append(ended, ev.ContainerID)
 		}
 	}

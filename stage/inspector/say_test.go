@@ -74,6 +74,7 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 				if s, _, _ := f.do(other); s.UID != "other" || time.Since(start) > 0 {
 					t.Errorf("another pod was settled after %v, want at once", time.Since(start))
 				}
+				f.stop <- stage.Cancel{UID: "a", Gone: true} // the differ does not know that the inspection has ended
 			}
 			if tc.then != nil {
 				time.Sleep(wait / 4)
