@@ -214,3 +214,29 @@ func TestShareOfCancelledInspections(t *testing.T) {
 		t.Error("one that hangs counts among those that do not")
 	}
 }
+
+// While all slots are taken, nothing more begins. An inspection that hangs is cancelled once nothing has moved for four
+// times as long as the last one took.
+func TestPlanWithoutAFreeSlot(t *testing.T) {
+	now, took := time.Unix(100, 0), 100*time.Millisecond
+	for name, tc := range map[string]struct {
+		oldest, moved time.Duration // ago; the oldest is overtaken
+		cancels       bool
+		again         time.Duration
+	}{
+		"one hangs":               {3 * smallHung, 4 * took, true, 0},
+		"something has moved":     {3 * smallHung, 4*took - 1, false, 1},
+		"none is old enough":      {smallHung - 1, 4 * took, false, 1},
+		"one is just old enough":  {smallHung, 4 * took, true, 0},
+		"one hangs, and is alone": {smallHung, smallHung, true, 0},
+	} {
+		s := flights{slots: 2, hungAfter: smallHung, moved: now.Add(-tc.moved), took: took}
+		for n := range 4 {
+			s.all = append(s.all, &flight{started: now.Add(-tc.oldest + time.Duration(n)), ends: now.Add(time.Hour), overtaken: n == 0})
+		}
+		p := s.next(now)
+		if p.begin || p.retry || p.late || (p.cancel == s.all[0]) != tc.cancels || p.cancel != nil && !tc.cancels || !tc.cancels && p.again.Sub(now) != tc.again {
+			t.Errorf("%s: %+v, again after %v; want a cancellation: %v, again after %v", name, p, p.again.Sub(now), tc.cancels, tc.again)
+		}
+	}
+}

@@ -118,17 +118,15 @@ func (s *flights) next(now time.Time) (p plan) {
 // it. Few inspections that do not hang are cancelled: a slow runtime must not lose many inspections
 // to a guess.
 func (s *flights) victim(p *plan, now time.Time) *flight {
-	var hung, young, oldest *flight
+	var hung, young *flight
 	for _, f := range s.all {
 		switch {
 		case f.over(now):
 			return nil // the cancelled inspection leaves its slot soon
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
-		case oldest == nil:
-			oldest = f
 		default:
-			young = f
+			young = f // there are several
 		}
 	}
 	patience := crowded * s.hungAfter
