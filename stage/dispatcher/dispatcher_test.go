@@ -375,6 +375,19 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
+// A subscriber that comes just before the end, and has no position yet, is told of the end.
+func TestSubscribeAtTheEnd(t *testing.T) {
+	for range 20 { // a select takes either channel
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, history, discard)
+			s := f.subscribe(t, pleg.SubscribeOptions{})
+			f.stop()
+			f.start(t)
+			requireEnd(t, s, pleg.ErrStopped)
+		})
+	}
+}
+
 // The lag counts the events that the reader of the channel did not take; after the end, a Gap in
 // the channel does.
 func TestEventsAtTheEnd(t *testing.T) {
