@@ -195,6 +195,11 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=exited b=created /s=running; inspect; ok; event b=created; event a=removed; wait 300ms",
 		"pending inspect Ran(a) Died(a) Created(b) Started(/s) mark relist",
 	},
+	"in any order": {
+		"list a=exited b=created /s=running; inspect; ok; event a=removed; event b=created; wait 300ms",
+		"pending inspect Ran(a) Died(a) Created(b) Started(/s) mark relist",
+	},
+	"a created container of a pod that no list shows": {"list -; event a=created; wait 1s; wait 2s", "covered mark relist"},
 	"a removal stands until a list lacks the container": {
 		"list a=exited b=running /s=running; inspect; ok; event a=removed; list a=exited b=running /s=running; wait 300ms; list a=exited b=running /s=running; wait 300ms; wait 300ms; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
 		"pending inspect Ran(a) Died(a) Started(b) Started(/s) mark covered mark relist covered mark relist pending inspect Removed(a) mark",
@@ -202,6 +207,19 @@ var scripts = map[string]struct{ script, want string }{
 	"a pod whose containers are gone is listed each two seconds": {
 		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; wait 1s; wait 1s; wait 1s; wait 1s; list -; left; wait 1s; wait 10s",
 		"pending inspect Started(a) Started(/s) mark pending inspect Died(a) Removed(a) mark relist relist pending gone Died(/s) Removed(/s) mark",
+	},
+	"not before that": {
+		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; wait 1900ms", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Removed(a) mark",
+	},
+	"unless it gets others": {
+		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
+		"pending inspect Started(a) Started(/s) mark pending inspect Died(a) Removed(a) mark pending inspect Started(b) mark",
+	},
+	"a pod that has never had one is not": {
+		"list /s=running; inspect; ok; list /s=running /t=exited; inspect; ok; wait 2s", "pending inspect Started(/s) mark pending inspect Died(/t) mark",
+	},
+	"a pod whose sandbox is not ready, but not before a second": {
+		"list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok; wait 900ms", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark",
 	},
 	"a pod whose sandbox is not ready, too": {
 		"list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark relist",
@@ -225,7 +243,20 @@ var scripts = map[string]struct{ script, want string }{
 	"unless the runtime announces its end": {
 		"list a=running /s=running; inspect; ok; event /t=removed; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark",
 	},
-	"a new pod has no containers yet": {"list /s=running; inspect; ok; wait 1s", "pending inspect Started(/s) mark"},
+	"or the creation of one": {
+		"list a=running /s=running; inspect; ok; event /t=created; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark relist",
+	},
+	"the start of one does not say that": {
+		"list a=running /s=running; inspect; ok; event /s=running; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark relist",
+	},
+	"nor does the removal of a container": {
+		"list a=running b=running /s=running; inspect; ok; event b=removed; list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok; wait 1s",
+		"pending inspect Started(a) Started(b) Started(/s) mark pending inspect Died(b) Removed(b) mark pending inspect Died(a) Died(/s) mark relist",
+	},
+	"what waits is another container in the next list": {"list a=running; list b=running; inspect; ok", "pending pending inspect Started(a) Died(a) Removed(a) Started(b) mark"},
+	"what waits ends in the next list":                 {"list a=running; list a=exited; inspect; ok", "pending pending inspect Ran(a) Died(a) mark"},
+	"what waits has another sandbox in the next list":  {"list a=running /s=running; list a=running /s=exited; inspect; ok", "pending pending inspect Started(a) Died(/s) mark"},
+	"a new pod has no containers yet":                  {"list /s=running; inspect; ok; wait 1s", "pending inspect Started(/s) mark"},
 	"a sandbox that is first seen dead": {
 		"list -; event /s=running; list /s=exited; inspect; ok", "covered mark pending inspect Started(/s) Died(/s) mark",
 	},
@@ -784,6 +815,9 @@ func (s *script) step(in input) {
 		s.got = append(s.got, "gone")
 	}
 	note(!do.mark.Current.IsZero(), "mark")
+	for _, rec := range s.m.queue {
+		note(rec.phase != queued, "waits for no slot")
+	}
 }
 
 // hintOf returns a CRI event in words such as "a=running" or "/s=removed".
@@ -835,6 +869,18 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 		if got := q.timeout(q.pods[0], now); got != want {
 			t.Errorf("%d pods: beside a long one the fifth retry has %v, want %v", pods, got, want)
 		}
+	}
+}
+
+// With several slots no retry has less time than others for that reason, and only a long one in flight counts.
+func TestLongRetryOfSeveralSlots(t *testing.T) {
+	q := newQuarantines(time.Second, 5*time.Minute, 4)
+	for _, uid := range []pleg.PodUID{"a", "b", "c", "d"} {
+		q.add(&record{uid: uid, named: &pleg.Pod{}}, stage.Settled{How: stage.FailedHung}, time.Unix(0, 0))
+	}
+	q.pods[0].Hung, q.pods[3].rec.sent.timeout = 5, 160*time.Second
+	if got, want := q.timeout(q.pods[0], time.Unix(0, 0)), 160*time.Second; got != want {
+		t.Errorf("the fifth retry has %v, want %v", got, want)
 	}
 }
 
@@ -984,8 +1030,11 @@ func TestPodsBesideEachOther(t *testing.T) {
 	}
 	inspect(stage.Contradicted, "a")
 	waits("after a success", 0, 2*time.Hour, 3*time.Hour)
-	list("=exited", "a", "c", "d")
-	waits("after an end", 2*time.Hour-time.Second, 3*time.Hour-time.Second)
+	list("=exited", "a", "b", "d", "e")
+	waits("after an end", -time.Second, 3*time.Hour-time.Second)
+	if c, again, _ := m.next(now); c == nil || c.UID != "e" || again != nil {
+		t.Errorf("the next are %+v and %+v, want only the pod that does not hang", c, again)
+	}
 }
 
 // Only the state in the first list is marked as found, however late the change is committed.
@@ -1076,7 +1125,9 @@ func TestQuarantineIsReported(t *testing.T) {
 	rec := &record{uid: explorePod, named: podOf("a=running")}
 	now, hung := time.Unix(1000, 0), &pleg.CallError{Call: pleg.Call{Method: "ContainerStatus"}, Err: errors.New("no answer")}
 	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, How: stage.FailedHung}, now)
-	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, How: stage.FailedHung}, now.Add(5*time.Second))
+	if _, entered := q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, How: stage.FailedHung}, now.Add(5*time.Second)); entered {
+		t.Error("the pod enters a second time")
+	}
 	want := pleg.Quarantined{
 		UID: explorePod, Namespace: "ns", Name: "name-p", Since: now.Add(-2 * time.Second), Hung: 2,
 		NextTry: now.Add(7 * time.Second), Err: hung, Call: &hung.Call,
@@ -1084,6 +1135,17 @@ func TestQuarantineIsReported(t *testing.T) {
 	if got := q.published(); len(got) != 1 || got[0] != want {
 		t.Errorf("quarantined = %+v, want %+v", got, want)
 	}
+	other := &record{uid: "other", named: podOf("b=running")}
+	q.add(other, stage.Settled{How: stage.FailedHung}, now.Add(5*time.Second))
+	if got := q.published(); len(got) != 2 || got[0].UID != "other" || got[1] != want {
+		t.Errorf("quarantined = %+v, want the one first whose wait ends first", got)
+	}
+	q.pods[0].Hung = 99 // hours later
+	q.add(other, stage.Settled{How: stage.FailedHung}, now)
+	if got := q.pods[q.of(other)].NextTry.Sub(now); got != 30*time.Second {
+		t.Errorf("after 100 hangs the wait is %v, want half of the longest", got)
+	}
+	q.release(other, false, now)
 	for hung, want := range map[int]time.Duration{2: 4 * time.Second, 10: 1024 * time.Second, 11: 1024 * time.Second} {
 		q.pods[0].Hung = hung
 		if got := q.patience(rec); got != want {
@@ -1205,6 +1267,24 @@ func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
 	want(800*time.Millisecond+patience-1, "2")
 	want(800*time.Millisecond+patience, "4")
+	list := func(began uint64, after time.Duration, pods ...*pleg.Pod) {
+		at := start.Add(after)
+		m.step(&listing{stage.Listing{Asked: stage.Asked{Began: began, Answered: began + 1, At: at}, Pods: pods}}, at)
+	}
+	list(3, time.Second, pods[0], pods[1], pods[2], pods[3], plegtest.Pod("5", "c5=running")) // a new pod moves nothing
+	want(800*time.Millisecond+patience-1, "2")
+	want(800*time.Millisecond+patience, "5")
+	late("5")
+	list(5, time.Second, pods[0], pods[1], pods[3], plegtest.Pod("5", "c5=running")) // the third has left
+	for _, uid := range []pleg.PodUID{"2", "4", "5"} {
+		want(time.Second, uid)
+		c, _, _ := m.next(start.Add(time.Second))
+		m.step(accepted{c}, start.Add(time.Second))
+	}
+	list(7, 2*time.Second, plegtest.Pod("6", "c6=running"))
+	late("6")
+	list(9, 2*time.Second)
+	late("")
 }
 
 // Pods in doubt are inspected in the order in which their waits end, each with a wait of its own.
@@ -1233,4 +1313,13 @@ func TestDoubtsHaveTheirOwnWaits(t *testing.T) {
 	after("a 6s")
 	d.add(b, start.Add(4*time.Second))
 	after("b 5s, a 6s")
+	b.current, a.current, a.asked.Began = podOf("a=running"), podOf("a=running"), 1 // no answer about b since its inspection
+	if c, again := d.next(start.Add(5 * time.Second)); c != nil || !again.Equal(start.Add(6*time.Second)) {
+		t.Errorf("the next is %+v, again at %v, want none before a is due", c, again)
+	}
+	if c, _ := d.next(start.Add(6 * time.Second)); c == nil || c.UID != "a" {
+		t.Errorf("the next is %+v, want a", c)
+	}
+	d.remove(a)
+	after("b 5s")
 }
