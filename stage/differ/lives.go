@@ -152,12 +152,8 @@ func (l *lives) hear(a Announcement) (life, bool) {
 	l.heard++
 	h := a.Hint
 	pod := &pleg.Pod{UID: h.UID, Name: h.PodName, Namespace: h.PodNamespace}
-	c := &pleg.Container{ID: h.Container, SandboxID: h.Sandbox, Name: h.Name, Attempt: h.Attempt}
-	sandbox := h.Container == h.Sandbox
-	if sandbox {
-		c.SandboxID = ""
-	}
-	return life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick}, true
+	c := &pleg.Container{ID: h.Container, Name: h.Name, Attempt: h.Attempt}
+	return life{passed{pod, c, h.Container == h.Sandbox, pleg.ContainerStarted}, a.Tick}, true
 }
 
 // committed notes the steps that a committed change reports. was and is are the pod before and

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	superseded           the same, because the pod is gone
 //	left                 the change of a pod that is gone is committed
 //	reinspect, request   the request of a caller
+//	hint                 an event ends the wait of the pod
 //	wait DURATION        time passes
 //
 // The effects are recorded: events, cancel, end-after (of a request), gone (the pod leaves), relist (of the pod alone), soon
@@ -74,6 +75,10 @@ var scripts = map[string]struct{ script, want string }{
 	"only the newest counts, and what came and went between is told": {
 		"list a=running; inspect; list a=running b=running; list a=running c=running; ok; inspect; ok",
 		"pending inspect pending pending Started(a) mark inspect Started(b) Died(b) Removed(b) Started(c) mark",
+	},
+	"what was only seen exited may not have run": {
+		"list a=running; inspect; list a=running b=exited; list a=running c=running; ok; inspect; ok",
+		"pending inspect pending pending Started(a) mark inspect Ran(b) Died(b) Removed(b) Started(c) mark",
 	},
 	"an answer that began before a newer one arrived does not count, and the pod is listed again": {
 		"list -; all< -; one< a=running; one>; all>; inspect; ok",
@@ -143,6 +148,10 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; hang; list a=running; wait 1s; retry; wait 1s; retry",
 		"pending inspect end-after-1s pending soon mark retry soon pending mark none retry",
 	},
+	"an event ends the wait, and no inspection": {
+		"list a=running; inspect; wait 2s; hint; hang; list a=running; hint; retry; ok", "pending inspect soon mark pending mark retry Started(a)",
+	},
+	"a reinspection while the pod waits": {"list a=running; reinspect; inspect; ok", "pending soon reinspect Started(a) mark"},
 	"a request waits twice as long for an inspection whose pod hung before": {
 		"list a=running; inspect; hang; list a=running; request; retry; wait 1s; request; request", "pending inspect soon mark pending mark retry end-after-2s",
 	},
@@ -160,6 +169,9 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a container that only events have shown is told": {
 		"list -; event a=running; event a=removed; list -; left", "covered mark pending gone Started(a) Died(a) Removed(a) mark",
+	},
+	"a sandbox that only events have shown": {
+		"list -; event /s=running; event /s=removed; list -; left", "covered mark pending gone Started(/s) Died(/s) Removed(/s) mark",
 	},
 	"a list that began before the event says nothing about its container": {
 		"list -; all< -; event a=running; all>; list a=running; inspect; ok", "covered mark covered mark pending inspect Started(a) mark",
@@ -331,8 +343,31 @@ func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, ev := range s.inFlight.Events {
-		if ev.ContainerName != "b" || ev.Attempt != 7 || ev.PodName != "name-p" || ev.PodNamespace != "ns" {
+		if ev.PodUID != explorePod || ev.ContainerName != "b" || ev.Attempt != 7 || ev.PodName != "name-p" || ev.PodNamespace != "ns" {
 			t.Errorf("%+v has other names than its CRI event", ev)
+		}
+	}
+}
+
+// Only an event that shows that its container has run, and names it, begins a life.
+func TestAnnouncementsOfAStart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(h *pleg.Hint)
+		want   bool
+	}{
+		"a start":                {func(*pleg.Hint) {}, true},
+		"of no pod":              {func(h *pleg.Hint) { h.UID = "" }, false},
+		"of no container":        {func(h *pleg.Hint) { h.Container = "" }, false},
+		"without a name":         {func(h *pleg.Hint) { h.Name = "" }, false},
+		"an end":                 {func(h *pleg.Hint) { h.State = pleg.StateExited }, false},
+		"an end without a start": {func(h *pleg.Hint) { h.State, h.Status = pleg.StateExited, &pleg.ContainerStatus{} }, false},
+		"an end, with its start": {func(h *pleg.Hint) {
+			h.State, h.Status = pleg.StateExited, &pleg.ContainerStatus{StartedAt: time.Unix(1, 0)}
+		}, true},
+	} {
+		h := hintOf("a=running")
+		if tc.change(&h); (Announcement{Hint: h}).started() != tc.want {
+			t.Errorf("%s shows that a container has run: %v, want %v", name, !tc.want, tc.want)
 		}
 	}
 }
@@ -722,8 +757,8 @@ func (s *script) play(t *testing.T, step string) {
 		s.settle(stage.Superseded, "gone")
 	case "hangs":
 		s.settle(stage.Hangs, "")
-	case "reinspect", "request":
-		s.step(request{explorePod, true, what == "reinspect"})
+	case "reinspect", "request", "hint":
+		s.step(request{explorePod, what != "hint", what == "reinspect"})
 	case "wait":
 		d, err := time.ParseDuration(words)
 		if err != nil {
@@ -770,7 +805,19 @@ func (s *script) accept(retry bool) {
 	}
 	s.got = append(s.got, word)
 	s.inFlight = c
+	s.check(c)
 	s.step(accepted{c})
+}
+
+// check requires the newest answer and its time in a change, and the name of the pod.
+func (s *script) check(c *stage.Change) {
+	rec := s.m.records[explorePod]
+	late := func(ev pleg.Event) bool {
+		return !ev.ObservedAt.Equal(rec.asked.At) || ev.PodUID != explorePod || ev.PodName != "name-p"
+	}
+	if c.UID != explorePod || c.Pod != rec.current || !c.At.Equal(rec.asked.At) || c.Last == nil || c.Pod != nil && c.Last != c.Pod || c.Last.Name != "name-p" || slices.ContainsFunc(c.Events, late) {
+		s.got = append(s.got, fmt.Sprintf("wrong: %+v", c))
+	}
 }
 
 func (s *script) tell(c *stage.Change) {
@@ -812,6 +859,7 @@ func (s *script) step(in input) {
 	}
 	if len(do.leaving) > 0 {
 		s.leaving = do.leaving[0]
+		s.check(&s.leaving)
 		s.got = append(s.got, "gone")
 	}
 	note(!do.mark.Current.IsZero(), "mark")
@@ -1030,8 +1078,11 @@ func TestPodsBesideEachOther(t *testing.T) {
 	}
 	inspect(stage.Contradicted, "a")
 	waits("after a success", 0, 2*time.Hour, 3*time.Hour)
+	inspect(stage.Committed, "b")
+	waits("after another", 0, 3*time.Hour)
 	list("=exited", "a", "b", "d", "e")
-	waits("after an end", -time.Second, 3*time.Hour-time.Second)
+	waits("after an end", 3*time.Hour-time.Second)
+	m.quarantines.pods[0].NextTry = now
 	if c, again, _ := m.next(now); c == nil || c.UID != "e" || again != nil {
 		t.Errorf("the next are %+v and %+v, want only the pod that does not hang", c, again)
 	}
