@@ -333,7 +333,14 @@ func TestStatusCounts(t *testing.T) {
 		if s := r.Look(); s.InFlight != 5 || s.Waiting != 5 || s.Relist.Pods != 5 || len(s.Overdue) != 0 {
 			t.Errorf("while all are inspected: %+v", s)
 		}
-		time.Sleep(3500 * time.Millisecond)
+		for _, want := range []int{0, 2} { // older than a second
+			time.Sleep(time.Second/2 - 1 + time.Duration(want)) // a second in all
+			synctest.Wait()
+			if overdue := r.Look().Overdue; len(overdue) != want {
+				t.Errorf("overdue are %+v, want %d", overdue, want)
+			}
+		}
+		time.Sleep(2500 * time.Millisecond)
 		s := r.Look()
 		if s.Inspectors != 7 || s.InFlight != 2 || s.Waiting != 2 || s.Relist.Pods != 5 || len(s.Overdue) != 2 || s.InspectionTook != time.Second || !s.Healthy || s.Err != nil {
 			t.Errorf("while two hang: %+v", s)

@@ -1257,7 +1257,7 @@ func TestListingsBecomeComplete(t *testing.T) {
 func TestNextIsAskedAgain(t *testing.T) {
 	for script, want := range map[string]time.Duration{
 		"list -":                                                0,
-		"list a=running":                                        patience,
+		"list a=running":                                        500 * time.Millisecond,
 		"list a=running; event b=removed":                       goWait,
 		"list a=running; event b=created":                       patience - time.Millisecond,
 		"list a=running; inspect":                               0,
