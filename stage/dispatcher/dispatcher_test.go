@@ -294,8 +294,8 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 		time.Sleep(20*time.Second - time.Millisecond) // read takes one
 		synctest.Wait()
 		logged.RequireLines(t, 0, "msg") // not longer than 30 s
-		if lag := slow.Lag(); lag != (pleg.Lag{Events: 2, Age: 30 * time.Second}) {
-			t.Errorf("the lag is %+v, want 2 events of 30 s", lag)
+		if lag, less := slow.Lag(), same.Lag(); lag != (pleg.Lag{Events: 2, Age: 30 * time.Second}) || less != (pleg.Lag{Events: 1, Age: 20 * time.Second}) {
+			t.Errorf("the lags are %+v and %+v, want 2 events of 30 s and one of 20 s", lag, less)
 		}
 		want(3, "pleg_subscribers")
 		want(2, "pleg_subscriber_lag_events", "slow") // the slower of the two
@@ -375,6 +375,27 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
+// A subscriber that the log has left behind before the end gets a Gap in place of all that it has not read.
+func TestBehindTheLogAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 4, discard)
+		f.run(t)
+		s := f.subscribe(t, pleg.SubscribeOptions{})
+		f.publish("a", "PodSync PodSync")
+		requireRead(t, s, "a:PodSync a:PodSync")
+		f.publish("a", strings.Repeat("PodSync ", 7))
+		f.stop()
+		synctest.Wait()
+		got, err := read(t, s)
+		if words := wordsOf(got); words != "Gap(Stopped)*7" || got[0].Seq != 9 || !errors.Is(err, pleg.ErrStopped) {
+			t.Errorf("got %q, %+v, %v", words, got, err)
+		}
+		if lag := s.Lag(); lag != (pleg.Lag{}) {
+			t.Errorf("the lag is %+v after the end", lag)
+		}
+	})
+}
+
 // A subscriber that comes just before the end, and has no position yet, is told of the end.
 func TestSubscribeAtTheEnd(t *testing.T) {
 	for range 20 { // a select takes either channel
@@ -416,8 +437,8 @@ func TestEventsAtTheEnd(t *testing.T) {
 			if events > 1 { // the channel holds one event
 				want = fmt.Sprintf("Gap(Stopped)*%d", events)
 			}
-			if words := wordsOf(got); words != want {
-				t.Errorf("%d events, after %d: got %q, want %q", events, taken, words, want)
+			if words := wordsOf(got); words != want || len(got) > 0 && got[0].Seq != uint64(taken+events) {
+				t.Errorf("%d events, after %d: got %q, %+v, want %q, and the number of the last", events, taken, words, got, want)
 			}
 		})
 	}

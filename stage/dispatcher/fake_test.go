@@ -160,8 +160,8 @@ func read(t *testing.T, s pleg.Subscription) (got []pleg.Event, err error) {
 		if isMark := ev.PodUID == "" && ev.Type != pleg.Bookmark; isMark && time.Since(ev.ObservedAt) > time.Second {
 			t.Errorf("%s of %v, want the time of the mark", ev.Type, ev.ObservedAt)
 		}
-		if ev.Status != nil {
-			t.Errorf("%+v has a status, which nobody asked for", ev)
+		if ev.Status != nil || ev.Epoch == "" {
+			t.Errorf("%+v has a status, which nobody asked for, or no epoch", ev)
 		}
 		got = append(got, ev)
 	}
