@@ -151,7 +151,11 @@ var scripts = map[string]struct{ script, want string }{
 	"an event ends the wait, and no inspection": {
 		"list a=running; inspect; wait 2s; hint; hang; list a=running; hint; retry; ok", "pending inspect soon mark pending mark retry Started(a)",
 	},
-	"a reinspection while the pod waits": {"list a=running; reinspect; inspect; ok", "pending soon reinspect Started(a) mark"},
+	"an event starts no later inspection at once": {
+		"list a=running; inspect; wait 2s; hint; hang; list a=running; retry; wait 1s; retry", "pending inspect soon mark pending mark none retry",
+	},
+	"a request inspects no pod that has not changed": {"list a=running; inspect; ok; request; list a=running; inspect", "pending inspect Started(a) mark covered mark none"},
+	"a reinspection while the pod waits":             {"list a=running; reinspect; inspect; ok", "pending soon reinspect Started(a) mark"},
 	"a request waits twice as long for an inspection whose pod hung before": {
 		"list a=running; inspect; hang; list a=running; request; retry; wait 1s; request; request", "pending inspect soon mark pending mark retry end-after-2s",
 	},
@@ -807,6 +811,9 @@ func (s *script) accept(retry bool) {
 	s.inFlight = c
 	s.check(c)
 	s.step(accepted{c})
+	if got := s.m.records[explorePod].sent.timeout; got != c.Timeout {
+		s.got = append(s.got, "timeout "+got.String())
+	}
 }
 
 // check requires the newest answer and its time in a change, and the name of the pod.
@@ -1086,6 +1093,10 @@ func TestPodsBesideEachOther(t *testing.T) {
 	if c, again, _ := m.next(now); c == nil || c.UID != "e" || again != nil {
 		t.Errorf("the next are %+v and %+v, want only the pod that does not hang", c, again)
 	}
+	m.step(request{uid: "d"}, now) // an event ends its wait
+	if _, again, _ := m.next(now); again == nil || again.UID != "d" {
+		t.Errorf("the next retry is %+v, want pod d", again)
+	}
 }
 
 // Only the state in the first list is marked as found, however late the change is committed.
@@ -1218,10 +1229,18 @@ func TestReleaseIsLogged(t *testing.T) {
 	if got, want := fmt.Sprint(do.quarantined), "[[podUID p pod ns/name-p age 2s failedLate true nextTry 1s err no answer]]"; got != want {
 		t.Errorf("logged %s, want %s", got, want)
 	}
-	s.now = s.now.Add(9 * time.Second)
+	s.now = s.now.Add(9*time.Second + time.Microsecond) // rounded
 	do = s.m.step(&listing{stage.Listing{Asked: stage.Asked{Began: s.ticks.Next(), Answered: s.ticks.Next(), At: s.now}}}, s.now)
 	if got, want := fmt.Sprint(do.released), "[[podUID p pod ns/name-p gone true after 11s hung 1]]"; got != want {
 		t.Errorf("logged %s, want %s", got, want)
+	}
+}
+
+// That a pod hangs is logged once.
+func TestQuarantineIsLoggedOnce(t *testing.T) {
+	s := play(t, "list a=running; inspect; hang; list a=running; wait 1s; retry")
+	if do := s.m.step(settle{stage.Settled{UID: explorePod, How: stage.FailedHung}}, s.now); len(do.quarantined) > 0 || !do.relistSoon {
+		t.Errorf("the second time is logged: %v", do.quarantined)
 	}
 }
 
