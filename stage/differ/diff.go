@@ -98,15 +98,12 @@ func (d *diff) start(c *pleg.Container, sandbox bool) {
 	}
 }
 
-// pass reports a container whose life no two answers show.
+// pass reports a container whose life no two answers show: nothing was reported of it.
 func (d *diff) pass(p passed) {
-	known := d.lives.told[one{p.pod.UID, p.container.ID}]
-	if known < running && (p.start != stage.ContainerRan || !d.lives.kubelet()) {
+	if p.start != stage.ContainerRan || !d.lives.kubelet() {
 		d.add(p.start, p.pod, p.container, p.sandbox)
 	}
-	if known < exited {
-		d.add(pleg.ContainerDied, p.pod, p.container, p.sandbox)
-	}
+	d.add(pleg.ContainerDied, p.pod, p.container, p.sandbox)
 	d.add(pleg.ContainerRemoved, p.pod, p.container, p.sandbox)
 }
 

@@ -289,6 +289,23 @@ func TestScripts(t *testing.T) {
 	}
 }
 
+// The kubelet reports what differs between two lists whose changes were inspected.
+func TestScriptsOfTheKubelet(t *testing.T) {
+	for script, want := range map[string]string{
+		"list a=running; inspect; list a=running b=exited; list a=running c=running; ok; inspect; ok":  "pending inspect pending pending Started(a) mark inspect Died(b) Removed(b) Started(c) mark",
+		"list a=running; inspect; list a=running b=running; list a=running c=running; ok; inspect; ok": "pending inspect pending pending Started(a) mark inspect Started(b) Died(b) Removed(b) Started(c) mark",
+		"list a=running; inspect; fail; list b=running; inspect; ok":                                   "pending inspect soon mark pending inspect Started(b) mark",
+		"list a=running; inspect; contradicts; wait 1s; list a=running; retry":                         "pending inspect Started(a) mark covered mark none",
+		"list a=running; inspect; ok; list a=unknown; inspect; ok; list a=running; inspect; ok":        "pending inspect Started(a) mark pending inspect Changed(a) mark pending inspect Started(a) mark",
+		"list a=created; inspect; ok; list a=exited /s=exited; inspect; ok":                            "pending inspect Created(a) mark pending inspect Died(a) Died(/s) mark",
+		"list a=exited; inspect; ok; list a=running; inspect; ok; list a=exited; inspect; ok":          "pending inspect Died(a) mark pending inspect Started(a) mark pending inspect Died(a) mark",
+	} {
+		if got := strings.Join(playAs(t, script, true).got, " "); got != want {
+			t.Errorf("%s:\n\tgot  %s\n\twant %s", script, got, want)
+		}
+	}
+}
+
 // However many containers events have announced since the start, also late, the next one is reported, each one
 // once, and no memory is kept for those before.
 func TestLivesOfALongTime(t *testing.T) {
@@ -694,8 +711,13 @@ func TestEventsComeBeforeALaterList(t *testing.T) {
 
 func play(t *testing.T, steps string) *script {
 	t.Helper()
+	return playAs(t, steps, false)
+}
+
+func playAs(t *testing.T, steps string, kubelet bool) *script {
+	t.Helper()
 	s := &script{now: time.Unix(1000, 0)}
-	s.m = newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+	s.m = newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8, KubeletEvents: kubelet})
 	for step := range strings.SplitSeq(steps, ";") {
 		s.play(t, strings.TrimSpace(step))
 	}
