@@ -120,7 +120,7 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
 	}
 	for golden, options := range map[string]view.PrintOptions{
-		"pods":       {Headers: true},
+		"pods":       {Format: view.Text, Headers: true},
 		"podswide":   {Format: view.Wide, Headers: true, Width: 40},
 		"podsname":   {Format: view.Name, Headers: true},
 		"podscolor":  {Headers: true, Color: true, Width: 120},

@@ -199,6 +199,9 @@ func TestWrap(t *testing.T) {
 
 // Texts keep what can be read, and lose or escape what a terminal interprets.
 func TestTextsAreHarmless(t *testing.T) {
+	if n, err := view.JSONWriter(broken{}).Write([]byte("x")); n != 0 || !errors.Is(err, errBroken) {
+		t.Errorf("Write() = %d, %v, want the error of the writer", n, err)
+	}
 	for _, test := range []struct{ text, printable, lines, object string }{
 		{"a b\u00e9\u65e5", "a b\u00e9\u65e5", "a b\u00e9\u65e5", "a b\u00e9\u65e5"},
 		{"a\nb\tc\rd", "a?b?c?d", "a\nb?c?d", "a\nb\tc\rd"},
