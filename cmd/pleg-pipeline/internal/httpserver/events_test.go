@@ -336,6 +336,13 @@ func TestParametersOfEvents(t *testing.T) {
 	if err != nil || !words || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, words %v, %v\nwant %+v", got, words, err, want)
 	}
+	for query, age := range map[string]time.Duration{"?words": 0, "?words=1&since=1h": time.Hour} { // the page asks so
+		began := time.Now()
+		got, words, err := httpserver.SubscribeOptions(httptest.NewRequest("GET", "/events"+query, nil))
+		if since := began.Sub(got.Since); err != nil || !words || got.Since.IsZero() != (age == 0) || age > 0 && (since > age || since < age-time.Minute) {
+			t.Errorf("%s: got %+v, words %v, %v", query, got, words, err)
+		}
+	}
 	r = httptest.NewRequest("GET", "/events?replay", nil)
 	r.Header.Set("Last-Event-ID", "epoch:8")
 	got, words, err = httpserver.SubscribeOptions(r)

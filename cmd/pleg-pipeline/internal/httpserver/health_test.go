@@ -158,6 +158,14 @@ func TestHealthAlone(t *testing.T) {
 	}
 }
 
+func TestPodsThatWaitAreCounted(t *testing.T) {
+	for pods, want := range []string{"0 pods wait for an inspection", "1 pod waits for an inspection", "2 pods wait for an inspection"} {
+		if got := httpserver.Waiting(pods); got != want {
+			t.Errorf("%d: %q, want %q", pods, got, want)
+		}
+	}
+}
+
 // A client that may not see pods gets neither their names nor the runtime's words.
 func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

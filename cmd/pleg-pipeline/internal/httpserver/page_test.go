@@ -180,7 +180,13 @@ func TestHourHasTheWorst(t *testing.T) {
 			}
 			return points
 		}
-		time.Sleep(20500 * time.Millisecond)
+		time.Sleep(3500 * time.Millisecond)
+		runtime.Set("shop/first", "c=running /s=running")
+		time.Sleep(time.Second)
+		if events := hour().Events; !slices.Equal(events, []uint64{3}) {
+			t.Errorf("the first point has the events %v, want 3", events)
+		}
+		time.Sleep(16 * time.Second)
 		runtime.SetListFault(plegtest.Delay(5 * time.Second))
 		time.Sleep(2 * time.Second)
 		if list := hour().ListSeconds; len(list) != 3 || list[2] < 0.5 {

@@ -535,6 +535,35 @@ func TestCarriedStatusHasItsTime(t *testing.T) {
 	}
 }
 
+// A client that is as fast as the recorded one gets the newest answer; one that asks more often gets the next, and at last the
+// last one again.
+func TestAnswersComeInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := `{"format":"pleg-pipeline recording","version":3}` + "\n"
+		for _, at := range []string{"0s", "1s", "2s", "4s", "5s", "6s", "7s"} {
+			text += `{"at":"` + at + `","method":"Version","answer":{"version":"of ` + at + `"}}` + "\n"
+		}
+		r, err := Read(t.Context(), strings.NewReader(text))
+		kit.Must(t, err)
+		s, got := NewServer(r), ""
+		for _, wait := range []time.Duration{0, time.Second, 500 * time.Millisecond, 2500 * time.Millisecond, time.Second, 0, 0, 0} {
+			time.Sleep(wait)
+			got += ", " + s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
+		}
+		if want := ", of 0s, of 1s, of 2s, of 4s, of 5s, of 6s, of 7s, of 7s"; got != want {
+			t.Errorf("the answers are%s, want%s", got, want)
+		}
+		s, got = NewServer(r), ""
+		for _, wait := range []time.Duration{2 * time.Second, 3500 * time.Millisecond} {
+			time.Sleep(wait)
+			got += ", " + s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
+		}
+		if want := ", of 2s, of 5s"; got != want {
+			t.Errorf("a client that asks seldom gets%s, want%s", got, want)
+		}
+	})
+}
+
 // TestListsOfOnePodAreInLists contains the list of a pod that was removed since the full list:
 // later lists do not contain it.
 func TestListsOfOnePodAreInLists(t *testing.T) {
@@ -542,9 +571,14 @@ func TestListsOfOnePodAreInLists(t *testing.T) {
 		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
 {"at":"0s","took":"2s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"gone"}},{"id":"b","labels":{"io.kubernetes.pod.uid":"left"}}]}
 {"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"gone"}}},"list":[]}
+{"at":"1s","method":"ListContainers","request":{"filter":{"id":"c"}},"list":[{"id":"c"}]}
 `))
 		kit.Must(t, err)
 		s := NewServer(r)
+		other := &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: "c"}} // another filter gets what was recorded
+		if n := itemsOf(s.choose(listContainers, other).reply).Len(); n != 1 {
+			t.Errorf("the list of a container has %d, want 1", n)
+		}
 		for _, wants := range [][3]int{{2, 1, 1}, {1, 0, 1}} {
 			for i, pod := range []string{"", "gone", "left"} {
 				request := &cri.ListContainersRequest{}

@@ -41,6 +41,7 @@ test('a text is inert and short', () => {
 	assert.equal(text.inert('a\u202e\nb\u{e0001}'), 'a‹U+202E›‹U+000A›b‹U+E0001›');
 	assert.equal(text.inert(null) + text.inert(7), '7');
 	assert.equal(text.inert('x'.repeat(200)), 'x'.repeat(200));
+	assert.equal(text.inert('x'.repeat(201)), 'x'.repeat(100) + '…' + 'x'.repeat(100));
 	assert.equal(text.inert('a'.repeat(150) + 'b'.repeat(150)), 'a'.repeat(100) + '…' + 'b'.repeat(100));
 	assert.equal(text.inert('abcdef', 4), 'ab…ef');
 });
@@ -167,6 +168,7 @@ test('each order has its key, and pods that are equal have the order of their na
 		view('d', { namespace: 'bank', running: 0, total: 2, state: 'notready' }), view('b', { restarts: 3 }), view('a', { restarts: 3, running: 1, total: 2 }),
 		view('y', { state: 'hung', severity: 'problem', finding: finding(5) }), view('x', { state: 'hung', severity: 'problem', finding: finding(9) }),
 	);
+	store.pods.get('y').hangs.unshift({ since: now - 100e3, until: now - 50e3, bad: true }); // an older hang is over
 	store.addEvent(event('b'));
 	store.addEvent(event('d', { podNamespace: 'bank', observedAt: ago(9) }));
 	for (const [key, want, reverse] of [

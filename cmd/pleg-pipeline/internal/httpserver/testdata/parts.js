@@ -162,6 +162,10 @@ test('the details of a pod', () => {
 	details.draw(store, now + 60e3);
 	details.open('uid-nobody', store, now);
 	assert.equal(section.children.length, 0);
+	store.addEvent(event('past', { replayed: true })); // only the history has this pod
+	store.applyPods({ states, pods: [] }, ['uid-past'], now);
+	details.open('uid-past', store, now);
+	assert.deepEqual([...outline(section.children[1]), outline(section.children[3])[1]], ['dt state', 'dd gone', 'dt UID', 'dd uid-past', 'b died, 137']);
 	details.open('uid-web', store, now);
 	details.close();
 	details.open('uid-web', store, now); // again, although nothing has changed
@@ -242,7 +246,7 @@ test('the last hour', () => {
 		[base, 'fillRect 180 0 59.6 25 info', 'fillRect 240 24 59.6 1 info', 'fillRect 300 25 59.6 0 info'],
 	]);
 	const canvas = figures[0].querySelector('canvas');
-	assert.deepEqual([canvas.width, canvas.height, canvas.style], [720, 52, { width: '360px', height: '26px' }]);
+	assert.deepEqual([canvas.width, canvas.height, canvas.style, canvas.getContext().scale], [720, 52, { width: '360px', height: '26px' }, '2 0 0 2 0 0']);
 	drawHour({ periodSeconds: 5, listSeconds: [], hung: [0], events: null });
 	assert.deepEqual(shown(), ['–', '0', '–']);
 	assert.deepEqual(bars(), [[base], [base, 'fillRect 359.5 25 1 0 bad'], [base]]);
@@ -358,6 +362,7 @@ test('the timeline', () => {
 	assert.deepEqual([at(91), at(90), at(0), at(-1)].map(x => lanes.hangAt(web, x)), [undefined, web.hangs[0], web.hangs[0], undefined]);
 	assert.deepEqual([at(100), at(99)].map(x => lanes.hangAt(cart, x)), [cart.hangs[0], undefined]);
 
+	assert.deepEqual(axis.querySelector('canvas').style, { width: '248px', height: '20px' });
 	lanes.span = 60;
 	assert.equal(ticks()[0], 'fillText −60s 3 10 muted left, fillText −45s 63 10 muted left, fillText −30s 123 10 muted left, fillText −15s 183 10 muted left, fillText now 240 10 muted right');
 	for (const [width, want] of [[5 * 46 + 7, '−60s −30s'], [3 * 46 + 8, '−60s −30s'], [3 * 46 + 7, '−60s']]) {
@@ -427,6 +432,7 @@ test('a chip for each state is a filter', () => {
 	const chips = () => byId('states').children.map(chip => [chip.textContent, chip.dataset.state, chip.dataset.severity, chip.attributes['aria-pressed'], chip.type].join(' '));
 	assert.deepEqual(chips(), ['hung 1 hung problem false button', 'ready 2 ready ok false button']);
 	const [hungChip] = byId('states').children;
+	assert.equal(hungChip.tag, 'button');
 	hungChip.focus();
 	fire(hungChip, 'click');
 	assert.deepEqual([chips(), shown().length, byId('count').textContent], [['hung 1 hung problem true button', 'ready 2 ready ok false button'], 1, '1 of 3']);
