@@ -564,14 +564,51 @@ func TestAnswersComeInTime(t *testing.T) {
 	})
 }
 
-// TestListsOfOnePodAreInLists contains the list of a pod that was removed since the full list:
-// later lists do not contain it.
+// The clock stands still until the client asks for a list. The first may have come late.
+func TestClockWaitsForLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ofPod := &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: "u"}}}
+		if answer := NewServer(new(Recording)).choose(listContainers, ofPod); answer != nil {
+			t.Errorf("a recording without a list has the list of a pod %+v", answer)
+		}
+		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
+{"at":"0s","method":"Version","answer":{"version":"first"}}
+{"at":"2s","method":"ListContainers","list":[{"id":"a"}]}
+{"at":"3s","method":"Version","answer":{"version":"second"}}
+{"at":"5s","method":"Version","answer":{"version":"third"}}
+{"at":"9s","method":"ListContainers","list":[]}
+`))
+		kit.Must(t, err)
+		ask := func(s *Server) string {
+			return s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
+		}
+		for _, late := range []time.Duration{0, time.Hour} {
+			s := NewServer(r)
+			time.Sleep(late)
+			if answer := s.choose(listContainers, &cri.ListContainersRequest{}); answer == nil || answer.at != 2*time.Second {
+				t.Fatalf("the first list is %+v", answer)
+			}
+			time.Sleep(1500 * time.Millisecond)
+			if late > 0 && ask(s) != "second" {
+				t.Errorf("after a list that came %v late the version is not the one of its time", late)
+			}
+			time.Sleep(10 * time.Hour)
+			if got := ask(s); got != "third" {
+				t.Errorf("the version is the %s", got)
+			}
+		}
+	})
+}
+
+// TestListsOfOnePodAreInLists contains the lists of a pod that was removed since the full list, and of one that is new:
+// later lists do not contain the first, and contain the second.
 func TestListsOfOnePodAreInLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
 {"at":"0s","took":"2s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"gone"}},{"id":"b","labels":{"io.kubernetes.pod.uid":"left"}}]}
 {"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"gone"}}},"list":[]}
 {"at":"1s","method":"ListContainers","request":{"filter":{"id":"c"}},"list":[{"id":"c"}]}
+{"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"new"}}},"list":[{"id":"n","labels":{"io.kubernetes.pod.uid":"new"}}]}
 `))
 		kit.Must(t, err)
 		s := NewServer(r)
@@ -579,8 +616,8 @@ func TestListsOfOnePodAreInLists(t *testing.T) {
 		if n := itemsOf(s.choose(listContainers, other).reply).Len(); n != 1 {
 			t.Errorf("the list of a container has %d, want 1", n)
 		}
-		for _, wants := range [][3]int{{2, 1, 1}, {1, 0, 1}} {
-			for i, pod := range []string{"", "gone", "left"} {
+		for _, wants := range [][4]int{{2, 1, 1, 0}, {2, 0, 1, 1}, {2, 0, 1, 1}} {
+			for i, pod := range []string{"", "gone", "left", "new"} {
 				request := &cri.ListContainersRequest{}
 				if pod != "" {
 					request.Filter = &cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: pod}}

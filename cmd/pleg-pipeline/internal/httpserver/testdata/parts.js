@@ -272,7 +272,7 @@ test('the stages show figures, and rates since the answer before', () => {
 	const stages = new Stages();
 	const shown = () => Object.fromEntries([...Map.groupBy(document.querySelectorAll('[data-figure]'), e => e.dataset.figure)].map(([name, all]) => {
 		assert.equal(new Set(all.map(e => e.textContent + e.className)).size, 1, name);
-		return [name, all[0].textContent + (all[0].className && '!')];
+		return [name, all[0].textContent + (all[0].className === 'bad' ? '!' : all[0].className)];
 	}));
 	stages.update(figures(ago(0)), NaN);
 	assert.deepEqual(shown(), {
