@@ -227,8 +227,8 @@ func TestOrders(t *testing.T) {
 		"age":      {{Node: "a", Sandboxes: []view.Sandbox{{CreatedAt: &old}}}, {Node: "b", Sandboxes: []view.Sandbox{{CreatedAt: &young}}}},
 		"known":    {{Node: "a", CurrentAsOf: young}, {Node: "b", CurrentAsOf: old}},
 	} {
-		if got := view.ComparePods(order, &pods[0], &pods[1]); got <= 0 {
-			t.Errorf("%s: %d for %+v", order, got, pods)
+		if got, back := view.ComparePods(order, &pods[0], &pods[1]), view.ComparePods(order, &pods[1], &pods[0]); got <= 0 || back >= 0 {
+			t.Errorf("%s: %d and back %d for %+v", order, got, back, pods)
 		}
 		for _, ties := range [][2]view.Pod{ // the names decide, from the left to the right
 			{{Node: "b", Namespace: "a", Name: "a", UID: "a"}, {Node: "a", Namespace: "b", Name: "b", UID: "b"}},
@@ -236,8 +236,8 @@ func TestOrders(t *testing.T) {
 			{{Name: "b", UID: "a"}, {Name: "a", UID: "b"}},
 			{{UID: "b"}, {UID: "a"}},
 		} {
-			if got := view.ComparePods(order, &ties[0], &ties[1]); got <= 0 {
-				t.Errorf("%s: %d for %+v", order, got, ties)
+			if got, back := view.ComparePods(order, &ties[0], &ties[1]), view.ComparePods(order, &ties[1], &ties[0]); got <= 0 || back >= 0 {
+				t.Errorf("%s: %d and back %d for %+v", order, got, back, ties)
 			}
 		}
 	}

@@ -117,7 +117,10 @@ class Element {
 
 	// getContext returns a context whose drawn is what was drawn since the last clearRect, with its color.
 	// drawings is the number of times, scale the last transformation.
-	getContext() {
+	getContext(kind = '2d') {
+		if (kind !== '2d') {
+			return null;
+		}
 		const state = { drawn: [], drawings: 0, font: '', scale: '' };
 		const round = value => (typeof value === 'number' ? Math.round(value * 10) / 10 : value);
 		return this.#context ??= new Proxy(state, {

@@ -137,6 +137,15 @@ test('a hang lasts until its pod works or is gone; one that was only slow is for
 	}
 });
 
+test('a hang that was only slow leaves the one before', () => {
+	const hangs = (severity, what) => [view('a', { severity, finding: { since: ago(60), attempts: 3, what } })];
+	const store = new Store();
+	for (const pods of [hangs('problem', 'hangs'), [view('a')], hangs('warning', 'is slow'), [view('a')]]) {
+		store.applyPods({ states, pods }, ['a'], now);
+	}
+	assert.deepEqual(store.pods.get('a').hangs.map(hang => hang.what), ['hangs']);
+});
+
 test('old marks and outages expire', () => {
 	const store = stored(view('a'));
 	store.addEvent(event('a', { observedAt: ago(601) }));
@@ -151,6 +160,8 @@ test('old marks and outages expire', () => {
 	assert.deepEqual(store.outages, [[now - 620e3, now - 600e3], [now - 599e3, now - 598e3], [now, Infinity]]);
 	store.expire(now);
 	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now - 599e3, now - 598e3], [now, Infinity]]]);
+	store.expire(now + 2e3);
+	assert.equal(store.pods.get('a').marks.length, 0);
 });
 
 test('pods that wait for their inspection are fetched, and once more when they no longer do', () => {

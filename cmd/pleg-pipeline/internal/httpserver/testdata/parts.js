@@ -251,6 +251,8 @@ test('the last hour', () => {
 	]);
 	const canvas = figures[0].querySelector('canvas');
 	assert.deepEqual([canvas.width, canvas.height, canvas.style, canvas.getContext().scale], [720, 52, { width: '360px', height: '26px' }, '2 0 0 2 0 0']);
+	drawHour({ periodSeconds: 600, listSeconds: [10.1], hung: [], events: [] });
+	assert.deepEqual(bars()[0], [base, 'fillRect 300 0 59.6 25 bad']);
 	drawHour({ periodSeconds: 5, listSeconds: [], hung: [0], events: null });
 	assert.deepEqual(shown(), ['–', '0', '–']);
 	assert.deepEqual(bars(), [[base], [base, 'fillRect 359.5 25 1 0 bad'], [base]]);
@@ -439,7 +441,7 @@ test('a chip for each state is a filter', () => {
 	assert.equal(hungChip.tag, 'button');
 	hungChip.focus();
 	fire(hungChip, 'click');
-	assert.deepEqual([chips(), shown().length, byId('count').textContent], [['hung 1 hung problem true button', 'ready 2 ready ok false button'], 1, '1 of 3']);
+	assert.deepEqual([chips(), shown().length, byId('count').textContent, byId('empty').hidden], [['hung 1 hung problem true button', 'ready 2 ready ok false button'], 1, '1 of 3', true]);
 	assert.deepEqual([document.activeElement, document.activeElement === hungChip], [byId('states').children[0], false]);
 	store.applyPods({ states, pods: [view('web')] }, ['uid-web'], now);
 	pods.update(); // a chosen state stays, also if no pod is in it
@@ -651,10 +653,11 @@ test('the whole page', async t => {
 	press('Escape');
 	press('p');
 	send(event('web', { replayed: true }));
+	send(event('web', { container: 'c3' }));
 	send(event('web', { container: 'c2' }));
 	type('cart');
 	await clock.pass(100);
-	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['go on', 'paused, 1 new', 3]);
+	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['go on', 'paused, 2 new', 3]);
 	press('P');
 	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['pause', '', 0]);
 	assert.equal(type(''), '3');
