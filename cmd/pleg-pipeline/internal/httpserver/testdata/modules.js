@@ -206,6 +206,8 @@ test('the filter looks at names, states and containers, and the feed at events t
 	}
 	store.setFilter('u9');
 	assert.deepEqual(['u8', 'u9'].map(uid => store.wantsEvent(event(uid, { pod: 'shop/gone' }))), [false, true]);
+	store.setFilter('u7');
+	assert.ok(store.wantsEvent(event('U7')));
 	store.setFilter('basket');
 	assert.deepEqual([...store.counts()].map(([state, { n }]) => `${state} ${n}`), ['hung 0', 'notready 1', 'ready 0', 'gone 0']);
 	store.setFilter('');
