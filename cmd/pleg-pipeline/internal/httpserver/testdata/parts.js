@@ -70,6 +70,25 @@ test('the banner says how the connection is, and for how long there is no answer
 	assert.deepEqual(shown(0), [false, false, 'lost', 'no events: trying to connect']);
 });
 
+test('the words that never change', () => {
+	const byId = open();
+	const sorts = byId('head').querySelectorAll('button').map(button => [button.dataset.sort, button.textContent].join(' '));
+	assert.deepEqual(sorts, ['namespace namespace', 'name pod', 'state state', 'running running', 'restarts restarts', 'last last event']);
+	const marks = byId('legend').children.map(mark => [mark.dataset.mark ?? mark.className, mark.textContent].join(' '));
+	assert.deepEqual(marks, [
+		'good started', 'bad failed', 'notice exited 0, other', 'routine removed', ' hollow: sandbox', 'hang hangs, with its tries', 'keys / filter Enter details P pause Esc close',
+	]);
+	const spans = byId('span').querySelectorAll('label').map(label => [label.children[0].value, label.textContent, 'checked' in label.children[0].attributes].join(' '));
+	assert.deepEqual(spans, ['60 1 min false', '120 2 min true', '600 10 min false']);
+	assert.deepEqual([byId('filter').attributes.placeholder, byId('pause').textContent, byId('feed').querySelector('strong').textContent, byId('pods').querySelector('h2').textContent], ['filter: shop web ( / )', 'pause', 'events', 'pods ']);
+	assert.deepEqual(texts(byId, 'connection', 'verdict', 'empty'), ['connecting', 'loading', 'loading']);
+	const labels = document.querySelectorAll('*').flatMap(element => element.attributes['aria-label'] ?? []);
+	assert.deepEqual(labels, [
+		'What else is wrong', 'Stages of the pipeline', 'The last hour', 'Pods', 'Show only pods in these states', 'Filter pods and events', 'Length of the timeline', 'Pods', 'Details of a pod', 'Events', 'Events, newest first',
+	]);
+	assert.equal(document.querySelector('noscript').textContent, 'This page needs JavaScript. The same data is at /stages, /pods and /events.');
+});
+
 const states = ['hung', 'notready', 'ready'];
 const view = (name, more) => ({ uid: `uid-${name}`, name, namespace: 'shop', state: 'ready', severity: 'ok', running: 1, total: 1, restarts: 0, ...more });
 const event = (name, more) => ({ type: 'ContainerDied', podUID: `uid-${name}`, podName: name, podNamespace: 'shop', pod: `shop/${name}`, observedAt: ago(5), severity: 'bad', container: 'app', what: 'died', why: '137', ...more });
