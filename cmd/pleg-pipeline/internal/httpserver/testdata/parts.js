@@ -670,6 +670,8 @@ test('the whole page', async t => {
 	fire(byId('events').children.at(-1).children[0], 'click');
 	assert.deepEqual([byId('details').hidden, byId('details').querySelector('strong').textContent, byId('rows').querySelector('[aria-selected=true]').dataset.uid], [false, 'shop/web', 'uid-web']);
 	press('Escape');
+	press('x');
+	assert.equal(byId('pause').textContent, 'pause');
 	press('p');
 	send(event('web', { replayed: true }));
 	send(event('web', { container: 'c3' }));
