@@ -477,6 +477,9 @@ test('only the visible rows exist, and keys move the selection', () => {
 	const { byId, opened, pods, shown } = table(store, 5.5);
 	const grid = byId('grid');
 	assert.deepEqual([shown().length, shown()[0].slice(0, 10), byId('rows').style.height, byId('count').textContent], [7, '2 shop|p00', '1040px', '40']);
+	pods.select('uid-p07'); // just below the last row
+	assert.equal(grid.attributes['aria-activedescendant'], undefined);
+	pods.select('');
 	const press = (key, more) => {
 		const event = fire(grid, 'keydown', { key, ...more });
 		fire(grid, 'scroll');
