@@ -147,8 +147,8 @@ func TestNamesOfTheNode(t *testing.T) {
 		node, runtime any
 	}{{o, nil, nil}, {named, "n7", "crio 1"}} {
 		var got map[string]any
-		if _, text := ask(t, httpserver.Handler(test.Options), "GET", "/stages"); json.Unmarshal([]byte(text), &got) != nil || got["node"] != test.node || got["runtime"] != test.runtime {
-			t.Errorf("/stages = %s, want the node %v and the runtime %v", text, test.node, test.runtime)
+		if _, text := ask(t, httpserver.Handler(test.Options), "GET", "/stages"); json.Unmarshal([]byte(text), &got) != nil || got["node"] != test.node || got["runtime"] != test.runtime || got["epoch"] != pipe.Epoch() {
+			t.Errorf("/stages = %s, want the node %v and the runtime %v of the pipeline %s", text, test.node, test.runtime, pipe.Epoch())
 		}
 	}
 }
