@@ -220,8 +220,10 @@ func TestReadyNamesBacklog(t *testing.T) {
 		expectReady(t, open, 200, "PROBLEM: shop/name-shop/known and 1 more pod hang since 00:00 (59s)")
 		expectReady(t, open, 200, "; shop/name-shop/new hangs since 00:00 (59s)\n")
 		expectReady(t, closed, 200, "[+]verdict: PROBLEM: hung container since 00:00 (59s)\n")
-		if _, text := ask(t, open, "GET", "/pods/shop/known"); !strings.Contains(text, `"state":"hung"`) {
-			t.Errorf("the pod alone is %s, want that it hangs", text)
+		for _, path := range []string{"/pods/shop/known", "/pods?pod=shop/known"} {
+			if _, text := ask(t, open, "GET", path); !strings.Contains(text, `"state":"hung"`) {
+				t.Errorf("%s is %s, want that the pod hangs", path, text)
+			}
 		}
 		for n := range httpserver.MaxBacklog - 2 {
 			runtime.Set(pleg.PodUID(fmt.Sprint("shop/newer", n)), "c=running /s=running")
