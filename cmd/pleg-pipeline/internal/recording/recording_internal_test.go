@@ -576,7 +576,7 @@ func TestClockWaitsForLists(t *testing.T) {
 {"at":"2s","method":"ListContainers","list":[{"id":"a"}]}
 {"at":"3s","method":"Version","answer":{"version":"second"}}
 {"at":"5s","method":"Version","answer":{"version":"third"}}
-{"at":"9s","method":"ListContainers","list":[]}
+{"at":"9s","method":"ListContainers","error":{"code":"Internal"}}
 `))
 		kit.Must(t, err)
 		ask := func(s *Server) string {
@@ -588,6 +588,9 @@ func TestClockWaitsForLists(t *testing.T) {
 			if answer := s.choose(listContainers, &cri.ListContainersRequest{}); answer == nil || answer.at != 2*time.Second {
 				t.Fatalf("the first list is %+v", answer)
 			}
+			if answer := s.choose(listContainers, ofPod); answer == nil || answer.at != 2*time.Second {
+				t.Errorf("the list of a pod is %+v, want one of the time of the first list", answer)
+			}
 			time.Sleep(1500 * time.Millisecond)
 			if late > 0 && ask(s) != "second" {
 				t.Errorf("after a list that came %v late the version is not the one of its time", late)
@@ -595,6 +598,11 @@ func TestClockWaitsForLists(t *testing.T) {
 			time.Sleep(10 * time.Hour)
 			if got := ask(s); got != "third" {
 				t.Errorf("the version is the %s", got)
+			}
+			for _, request := range []*cri.ListContainersRequest{{}, ofPod} {
+				if answer := s.choose(listContainers, request); answer == nil || status.Code(answer.err) != codes.Internal {
+					t.Errorf("the list %v is %+v, want the error of the last list", request, answer)
+				}
 			}
 		}
 	})
