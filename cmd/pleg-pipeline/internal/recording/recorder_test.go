@@ -154,8 +154,12 @@ func TestRecorderNeverBlocks(t *testing.T) {
 			_, err := client.ListPods(t.Context())
 			kit.Must(t, err)
 		}
+		time.Sleep(time.Second)
 		if err := recorder.Run(); err == nil || !strings.Contains(err.Error(), "as fast as") {
 			t.Errorf("Run = %v, want that the output is too slow", err)
+		}
+		if _, length := recorder.Totals(); length != time.Second {
+			t.Errorf("it has recorded for %v, want until the error", length)
 		}
 		_, _ = client.Close(), stop()
 	})
