@@ -154,6 +154,9 @@ func requireWiring(t *testing.T, m manifests) {
 	if v := env["NODE_NAME"].ValueFrom; v == nil || v.FieldRef == nil || v.FieldRef.FieldPath != "spec.nodeName" {
 		t.Errorf("the name of the node is %+v", v)
 	}
+	if r := c.Resources; fmt.Sprint(r.Requests.Cpu(), " ", r.Requests.Memory(), " ", len(r.Limits), " ", r.Limits.Memory()) != "20m 48Mi 1 256Mi" {
+		t.Errorf("it requests and may take %+v", r)
+	}
 	var soft int64 // MiB
 	if _, err := fmt.Sscanf(env["GOMEMLIMIT"].Value, "%dMiB", &soft); err != nil || soft<<20 >= c.Resources.Limits.Memory().Value() || soft<<20 <= c.Resources.Requests.Memory().Value() {
 		t.Errorf("it collects garbage more often at %d MiB, %v, with the resources %+v", soft, err, c.Resources)
@@ -230,20 +233,63 @@ func TestMonitoring(t *testing.T) {
 	requirePanels(t)
 }
 
-// requirePanels requires the panels of the dashboard: their types, titles, units and series.
+// requirePanels requires the panels of the dashboard: their types, titles, descriptions, units and series, the columns and colors
+// of the table, and what can be chosen.
 func requirePanels(t *testing.T) {
 	t.Helper()
 	var board struct {
+		Refresh    string
+		Time       struct{ From, To string }
+		Templating struct {
+			List []struct {
+				Name, Label       string
+				Query             any
+				IncludeAll, Multi bool
+				AllValue          string
+				Refresh           int
+				Current           any
+			}
+		}
 		Panels []struct {
-			Type, Title string
-			FieldConfig struct{ Defaults struct{ Unit string } }
-			Targets     []struct{ LegendFormat string }
+			Type, Title, Description string
+			FieldConfig              struct {
+				Defaults  struct{ Unit string }
+				Overrides []struct {
+					Matcher    any
+					Properties []struct {
+						ID    string
+						Value any
+					}
+				}
+			}
+			Targets         []struct{ LegendFormat string }
+			Transformations []struct {
+				ID      string
+				Options any
+			}
 		}
 	}
 	readYAML(t, "../monitoring/dashboard.json", &board)
+	const choices = "{30s {now-1h now} {[{datasource Data source prometheus false false  0 <nil>} " +
+		"{instance Node map[query:label_values(pleg_healthy, instance) refId:instance] true true .* 2 map[text:All value:$__all]}]}}"
+	if got := fmt.Sprintf("{%s %v %v}", board.Refresh, board.Time, board.Templating); got != choices {
+		t.Errorf("the dashboard has the choices\n%s\nwant\n%s", got, choices)
+	}
 	var got []string
 	for _, p := range board.Panels {
-		text := p.Type + " " + p.Title + " in " + p.FieldConfig.Defaults.Unit + ":"
+		const colors = "[{map[id:byName options:Verdict] [{mappings [map[options:map[ok:map[color:green] problem:map[color:red] warning:map[color:orange]] type:value]]} " +
+			"{custom.cellOptions map[type:color-text]}]} {map[id:byRegexp options:For|Last list] [{unit s}]}]"
+		const columns = "[{filterFieldsByName map[include:map[pattern:^(instance|level|cause|Value.*)$]]} {merge map[]} " +
+			"{organize map[indexByName:map[Value #A:3 Value #B:4 Value #D:5 cause:2 instance:0 level:1] " +
+			"renameByName:map[Value #A:For Value #B:Pods that hang Value #D:Last list cause:Cause instance:Node level:Verdict]]} {sortBy map[sort:[map[desc:true field:For]]]}]"
+		if of, table := fmt.Sprint(p.FieldConfig.Overrides, p.Transformations), p.Type == "table"; of != map[bool]string{true: colors + " " + columns, false: "[] []"}[table] {
+			t.Errorf("the panel %s has the colors and columns\n%s", p.Title, of)
+		}
+		text := p.Type + " " + p.Title + " in " + p.FieldConfig.Defaults.Unit
+		if p.Description != "" {
+			text += " (" + p.Description + ")"
+		}
+		text += ":"
 		for _, target := range p.Targets {
 			text += " " + target.LegendFormat + ","
 		}
@@ -251,13 +297,13 @@ func requirePanels(t *testing.T) {
 	}
 	const of = "{{instance}}"
 	if want := []string{
-		"stat Healthy in short: " + of, "stat Pods that hang in short: " + of, "stat Running containers in short: " + of, "stat Version in short: " + of + " {{version}}",
-		"table Nodes, the worst first in short:", "timeseries Events in ops: {{type}}", "timeseries Age of the last successful list in s: " + of,
+		"stat Healthy in short (1 while /readyz says ok): " + of, "stat Pods that hang in short (The log and /readyz?verbose name them): " + of, "stat Running containers in short: " + of, "stat Version in short: " + of + " {{version}}",
+		"table Nodes, the worst first in short (pleg-pipeline doctor --fleet names the pods and the calls):", "timeseries Events in ops (Published, whatever the number of subscribers): {{type}}", "timeseries Age of the last successful list in s (Unhealthy from 3 minutes on; with trusted events up to 10 s is normal): " + of,
 		"timeseries Duration of a list, p99 in s: " + of, "timeseries Duration of an inspection in s: p50, p99",
-		"timeseries Inspections in short: " + of + " in flight, " + of + " hung, " + of + " waiting", "timeseries Oldest inspection in s: " + of,
+		"timeseries Inspections in short (What waits, and how many pods are inspected at once): " + of + " in flight, " + of + " hung, " + of + " waiting", "timeseries Oldest inspection in s (Grows while an inspection hangs): " + of,
 		"timeseries Errors in ops: " + of + " list, " + of + " inspection, " + of + " list of one pod", "timeseries Calls of the runtime in ops: {{operation_type}}",
-		"timeseries Event stream in short: " + of + " up, " + of + " changes that a list of all pods found, a second",
-		"timeseries Subscribers in short: " + of + " {{subscriber}} missed, " + of + " {{subscriber}} oldest event",
+		"timeseries Event stream in short (Missed: a list found a change that no CRI event announced): " + of + " up, " + of + " changes that a list of all pods found, a second",
+		"timeseries Subscribers in short (A subscriber that does not read misses events and gets one PodSync for each pod): " + of + " {{subscriber}} missed, " + of + " {{subscriber}} oldest event",
 		"timeseries Memory in bytes: " + of, "timeseries CPU in percentunit: " + of,
 	}; !slices.Equal(got, want) {
 		t.Errorf("the dashboard has\n%q\nwant\n%q", got, want)
@@ -389,7 +435,7 @@ func requireSettings(t *testing.T, settings string, lines ...string) {
 	must(t, os.WriteFile(file, []byte(settings), 0o600))
 	out, err := exec.CommandContext(t.Context(), program(t), "run", "--config-file", file, "--print-config").CombinedOutput()
 	// Without wait-for-runtime the daemon exits if there is no runtime yet.
-	for _, line := range append(lines, "quiet: true # "+file, "wait-for-runtime: true # "+file) {
+	for _, line := range append(lines, "quiet: true # "+file, "log-format: json # "+file, "wait-for-runtime: true # "+file) {
 		if err != nil || !strings.Contains(string(out), line+"\n") {
 			t.Errorf("the program does not print %q: %v\n%s", line, err, out)
 		}

@@ -3,6 +3,8 @@ package exporter_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +13,20 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+// ended is a source that has ended, as it says in words of its own.
+type ended struct{ node.Pipeline }
+
+// Watch implements [node.Pipeline].
+func (ended) Watch(context.Context, pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
+	return func(yield func(pleg.Event, error) bool) {
+		yield(pleg.Event{}, fmt.Errorf("watch: %w", pleg.ErrStopped))
+	}
+}
 
 // The end of the source is no failure: nothing would ever be better at the next attempt.
 func TestSessionEndsWithItsSource(t *testing.T) {
@@ -22,20 +35,22 @@ func TestSessionEndsWithItsSource(t *testing.T) {
 		p.Start(t)
 		kit.Relist(1)
 		time.AfterFunc(time.Second, func() { _ = p.Stop() })
-		err := exporter.Session(t.Context(), p.Pipeline, pleg.SubscribeOptions{}, func(ctx context.Context, from <-chan pleg.Event) error {
-			for {
-				select {
-				case _, open := <-from:
-					if !open {
-						return exporter.ErrSourceEnded
+		for _, source := range []node.Pipeline{p.Pipeline, ended{}} {
+			err := exporter.Session(t.Context(), source, pleg.SubscribeOptions{}, func(ctx context.Context, from <-chan pleg.Event) error {
+				for {
+					select {
+					case _, open := <-from:
+						if !open {
+							return exporter.ErrSourceEnded
+						}
+					case <-ctx.Done():
+						return ctx.Err()
 					}
-				case <-ctx.Done():
-					return ctx.Err()
 				}
+			})
+			if !errors.Is(err, exporter.ErrSourceEnded) {
+				t.Errorf("Session returned %v, want the end of the source", err)
 			}
-		})
-		if !errors.Is(err, exporter.ErrSourceEnded) {
-			t.Errorf("Session returned %v, want the end of the source", err)
 		}
 	})
 }

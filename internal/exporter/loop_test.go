@@ -96,17 +96,24 @@ func TestLoopWaits(t *testing.T) {
 
 // If the caller ends the exporter, that is no failure.
 func TestEndOfContextIsNoError(t *testing.T) {
+	var log kit.Log
 	ctx, stop := context.WithCancel(t.Context())
-	l := exporter.Loop{Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }, Ended: func() {}}
+	l := exporter.Loop{Log: log.Logger(), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }, Ended: func() {}}
 	if err := l.Run(ctx, func(context.Context) error { stop(); return errors.New("broken") }); err != nil {
 		t.Errorf("Run() = %v at the end of a session, want nil", err)
 	}
-	ctx, stop = context.WithCancel(t.Context())
-	l = exporter.Loop{
-		Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }, Ended: func() {},
-		Wait: func(ctx context.Context, d time.Duration) error { stop(); return backoff.Wait(ctx, d) },
-	}
-	if err := l.Run(ctx, func(context.Context) error { return errors.New("broken") }); err != nil {
-		t.Errorf("Run() = %v in a pause, want nil", err)
+	log.RequireLines(t, 0, "cannot send")
+	for _, wait := range []func(context.Context, time.Duration) error{nil, backoff.Wait} {
+		synctest.Test(t, func(t *testing.T) {
+			sessions := 0
+			ctx, stop := context.WithCancel(t.Context())
+			l := exporter.Loop{
+				Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }, Ended: func() {}, Wait: wait,
+			}
+			time.AfterFunc(time.Minute, stop)
+			if err := l.Run(ctx, func(context.Context) error { sessions++; return errors.New("broken") }); err != nil || sessions != 1 {
+				t.Errorf("Run() = %v in a pause after %d sessions, want nil after one", err, sessions)
+			}
+		})
 	}
 }

@@ -73,20 +73,20 @@ func TestEventsRefusals(t *testing.T) {
 		{"?namspace=shop", "", `unknown parameter "namspace": want bookmarks, name, namespace, network, pod, replay, sandboxes, selector, since, type, words`},
 		{"?replay=maybe", "", `replay: "maybe" is neither true nor false`},
 		{"?bookmarks=perhaps&replay=maybe", "", `replay: "maybe" is neither true nor false`},
-		{"?selector=((", "", `is not a label selector`},
-		{"?selector=" + strings.Repeat("!a,", 64) + "!a", "", "65 requirements, the limit is 64"},
-		{"?type=ContainerBorn", "", `unknown event type "ContainerBorn"`},
-		{"?since=x", "", `"x" is not a position`},
-		{"?since=475", "", `"475" has no epoch`},
-		{"?since=-1h", "", `"-1h" is not a position`},
+		{"?selector=((", "", `subscribe: "((" is not a label selector: "((" does not begin with KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUES) or KEY notin (VALUES)`},
+		{"?selector=" + strings.Repeat("!a,", 64) + "!a", "", "subscribe: the label selector has 65 requirements, the limit is 64"},
+		{"?type=ContainerBorn", "", `subscribe: Types has the unknown event type "ContainerBorn": known are [ContainerStarted ContainerDied ContainerRemoved PodSync NetworkSetupCompleted NetworkFailed ContainerCreated ContainerCorrected]`},
+		{"?since=x", "", `"x" is not a position: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120`},
+		{"?since=475", "", `"475" has no epoch, so it may be a number of another pipeline: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120`},
+		{"?since=-1h", "", `"-1h" is not a position: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120`},
 		{"?name=" + strings.Repeat("x", 101), "", "name has 101 bytes, the limit is 100"},
-		{"", "what?", `"what?" is not a position`},
-		{"?a;b", "", "semicolon"},
+		{"", "what?", `"what?" is not a position: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120`},
+		{"?a;b", "", "invalid semicolon separator in query"},
 	} {
 		answer := fetch(t, url+"/events"+test.query, "Last-Event-ID", test.id)
 		if answer.StatusCode != http.StatusBadRequest { // a stream, whose body has no end
 			t.Errorf("%q %q = %d, want 400", test.query, test.id, answer.StatusCode)
-		} else if text := body(t, answer); !strings.Contains(text, test.want) {
+		} else if text := body(t, answer); text != test.want+"\n" {
 			t.Errorf("%q %q = 400 %q, want %q", test.query, test.id, text, test.want)
 		}
 	}
@@ -335,6 +335,13 @@ func TestParametersOfEvents(t *testing.T) {
 	}
 	if err != nil || !words || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, words %v, %v\nwant %+v", got, words, err, want)
+	}
+	for query, age := range map[string]time.Duration{"?words": 0, "?words=1&since=1h": time.Hour} { // the page asks so
+		began := time.Now()
+		got, words, err := httpserver.SubscribeOptions(httptest.NewRequest("GET", "/events"+query, nil))
+		if since := began.Sub(got.Since); err != nil || !words || got.Since.IsZero() != (age == 0) || age > 0 && (since > age || since < age-time.Minute) {
+			t.Errorf("%s: got %+v, words %v, %v", query, got, words, err)
+		}
 	}
 	r = httptest.NewRequest("GET", "/events?replay", nil)
 	r.Header.Set("Last-Event-ID", "epoch:8")

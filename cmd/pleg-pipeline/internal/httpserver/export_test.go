@@ -9,6 +9,9 @@ const (
 	MaxRate    = maxRate
 )
 
+// Waiting says how many pods wait.
+var Waiting = waiting
+
 // LimitRate is the handler that limits the rate of requests.
 var LimitRate = limitRate
 

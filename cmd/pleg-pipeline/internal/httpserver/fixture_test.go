@@ -260,6 +260,11 @@ func TestAddresses(t *testing.T) {
 		if got != test.want || text != test.err {
 			t.Errorf("CompleteAddress(%q) = %q, %v, want %q and error %q", test.in, got, err, test.want, test.err)
 		}
+		if test.err != "" {
+			if _, err := httpserver.Listen(t.Context(), test.in); err == nil || err.Error() != test.err {
+				t.Errorf("Listen(%q) = %v, want %q", test.in, err, test.err)
+			}
+		}
 		if err := httpserver.CheckAddress(test.in); (err == nil) != (test.err == "") {
 			t.Errorf("CheckAddress(%q) = %v, want %q", test.in, err, test.err)
 		}

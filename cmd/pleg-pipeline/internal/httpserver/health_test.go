@@ -158,6 +158,14 @@ func TestHealthAlone(t *testing.T) {
 	}
 }
 
+func TestPodsThatWaitAreCounted(t *testing.T) {
+	for pods, want := range []string{"0 pods wait for an inspection", "1 pod waits for an inspection", "2 pods wait for an inspection"} {
+		if got := httpserver.Waiting(pods); got != want {
+			t.Errorf("%d: %q, want %q", pods, got, want)
+		}
+	}
+}
+
 // A client that may not see pods gets neither their names nor the runtime's words.
 func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -212,8 +220,10 @@ func TestReadyNamesBacklog(t *testing.T) {
 		expectReady(t, open, 200, "PROBLEM: shop/name-shop/known and 1 more pod hang since 00:00 (59s)")
 		expectReady(t, open, 200, "; shop/name-shop/new hangs since 00:00 (59s)\n")
 		expectReady(t, closed, 200, "[+]verdict: PROBLEM: hung container since 00:00 (59s)\n")
-		if _, text := ask(t, open, "GET", "/pods/shop/known"); !strings.Contains(text, `"state":"hung"`) {
-			t.Errorf("the pod alone is %s, want that it hangs", text)
+		for _, path := range []string{"/pods/shop/known", "/pods?pod=shop/known"} {
+			if _, text := ask(t, open, "GET", path); !strings.Contains(text, `"state":"hung"`) {
+				t.Errorf("%s is %s, want that the pod hangs", path, text)
+			}
 		}
 		for n := range httpserver.MaxBacklog - 2 {
 			runtime.Set(pleg.PodUID(fmt.Sprint("shop/newer", n)), "c=running /s=running")

@@ -147,8 +147,8 @@ func TestNamesOfTheNode(t *testing.T) {
 		node, runtime any
 	}{{o, nil, nil}, {named, "n7", "crio 1"}} {
 		var got map[string]any
-		if _, text := ask(t, httpserver.Handler(test.Options), "GET", "/stages"); json.Unmarshal([]byte(text), &got) != nil || got["node"] != test.node || got["runtime"] != test.runtime {
-			t.Errorf("/stages = %s, want the node %v and the runtime %v", text, test.node, test.runtime)
+		if _, text := ask(t, httpserver.Handler(test.Options), "GET", "/stages"); json.Unmarshal([]byte(text), &got) != nil || got["node"] != test.node || got["runtime"] != test.runtime || got["epoch"] != pipe.Epoch() {
+			t.Errorf("/stages = %s, want the node %v and the runtime %v of the pipeline %s", text, test.node, test.runtime, pipe.Epoch())
 		}
 	}
 }
@@ -180,7 +180,13 @@ func TestHourHasTheWorst(t *testing.T) {
 			}
 			return points
 		}
-		time.Sleep(20500 * time.Millisecond)
+		time.Sleep(3500 * time.Millisecond)
+		runtime.Set("shop/first", "c=running /s=running")
+		time.Sleep(time.Second)
+		if events := hour().Events; !slices.Equal(events, []uint64{3}) {
+			t.Errorf("the first point has the events %v, want 3", events)
+		}
+		time.Sleep(16 * time.Second)
 		runtime.SetListFault(plegtest.Delay(5 * time.Second))
 		time.Sleep(2 * time.Second)
 		if list := hour().ListSeconds; len(list) != 3 || list[2] < 0.5 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,9 +32,14 @@ func TestIncidents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "incidents")
-		if _, err := recording.NewIncidents(filepath.Join(dir, "below"), "test"); !errors.Is(err, os.ErrNotExist) {
+		if _, err := recording.NewIncidents(filepath.Join(dir, "below"), "test"); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "mkdir "+dir) {
 			t.Errorf("without the parent of the folder: %v, want that it is missing", err)
 		}
+		writeFile(t, dir)
+		if _, err := recording.NewIncidents(dir, "test"); !errors.Is(err, syscall.ENOTDIR) {
+			t.Errorf("a file in place of the folder: %v", err)
+		}
+		kit.Must(t, os.Remove(dir))
 		incidents, err := recording.NewIncidents(dir, "test")
 		kit.Must(t, err)
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {

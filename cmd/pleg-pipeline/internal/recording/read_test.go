@@ -239,6 +239,11 @@ func TestFile(t *testing.T) {
 		if r, err := recording.Open(t.Context(), path); err != nil || r.Cut != "" || r.Length != 2*time.Second {
 			t.Errorf("%s: %+v, %v; want a whole one of 2s", name, r, err)
 		}
+		text, err := os.ReadFile(path)
+		kit.Must(t, err)
+		if plain := strings.HasPrefix(string(text), header); plain == strings.HasSuffix(name, ".gz") {
+			t.Errorf("%s begins with %q", name, text[:10])
+		}
 		if _, err := recording.Create(path); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s created twice: %v, want that it exists", name, err)
 		}

@@ -74,6 +74,9 @@ func TestRecorderThatIsKilled(t *testing.T) {
 		if text := out.String()[:out.length]; !strings.Contains(text, `"took":"2s","method":"ListContainers"`) {
 			t.Errorf("after a list the output is %q", text)
 		}
+		if s, err := runtimev1.NewRuntimeServiceClient(client.Conn()).Status(t.Context(), &runtimev1.StatusRequest{}); err != nil || len(s.GetStatus().GetConditions()) == 0 {
+			t.Errorf("a call that is not recorded returns %v, %v", s, err)
+		}
 		runtime.Inject(simruntime.Fault{RPC: "PodSandboxStatus", Hang: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _, _ = client.PodStatus(ctx, pods[0], nil) }()
@@ -83,6 +86,9 @@ func TestRecorderThatIsKilled(t *testing.T) {
 		cancel()
 		if !strings.Contains(out.String(), `"method":"PodSandboxStatus","request"`) || !strings.Contains(out.String(), `"pending":true`) {
 			t.Errorf("the status is not in the recording:\n%s", &out)
+		}
+		if strings.Contains(out.String(), `"method":"Status"`) {
+			t.Errorf("the recording has the status of the runtime:\n%s", &out)
 		}
 		if answers, length := recorder.Totals(); answers != strings.Count(out.String(), `"method"`) || length != 2*time.Second {
 			t.Errorf("%d answers in %v:\n%s", answers, length, &out)
@@ -148,8 +154,12 @@ func TestRecorderNeverBlocks(t *testing.T) {
 			_, err := client.ListPods(t.Context())
 			kit.Must(t, err)
 		}
+		time.Sleep(time.Second)
 		if err := recorder.Run(); err == nil || !strings.Contains(err.Error(), "as fast as") {
 			t.Errorf("Run = %v, want that the output is too slow", err)
+		}
+		if _, length := recorder.Totals(); length != time.Second {
+			t.Errorf("it has recorded for %v, want until the error", length)
 		}
 		_, _ = client.Close(), stop()
 	})

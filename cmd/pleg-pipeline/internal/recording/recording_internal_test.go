@@ -535,18 +535,97 @@ func TestCarriedStatusHasItsTime(t *testing.T) {
 	}
 }
 
-// TestListsOfOnePodAreInLists contains the list of a pod that was removed since the full list:
-// later lists do not contain it.
+// A client that is as fast as the recorded one gets the newest answer; one that asks more often gets the next, and at last the
+// last one again.
+func TestAnswersComeInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := `{"format":"pleg-pipeline recording","version":3}` + "\n"
+		for _, at := range []string{"0s", "1s", "2s", "4s", "5s", "6s", "7s"} {
+			text += `{"at":"` + at + `","method":"Version","answer":{"version":"of ` + at + `"}}` + "\n"
+		}
+		r, err := Read(t.Context(), strings.NewReader(text))
+		kit.Must(t, err)
+		s, got := NewServer(r), ""
+		for _, wait := range []time.Duration{0, time.Second, 500 * time.Millisecond, 2500 * time.Millisecond, time.Second, 0, 0, 0} {
+			time.Sleep(wait)
+			got += ", " + s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
+		}
+		if want := ", of 0s, of 1s, of 2s, of 4s, of 5s, of 6s, of 7s, of 7s"; got != want {
+			t.Errorf("the answers are%s, want%s", got, want)
+		}
+		s, got = NewServer(r), ""
+		for _, wait := range []time.Duration{2 * time.Second, 3500 * time.Millisecond} {
+			time.Sleep(wait)
+			got += ", " + s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
+		}
+		if want := ", of 2s, of 5s"; got != want {
+			t.Errorf("a client that asks seldom gets%s, want%s", got, want)
+		}
+	})
+}
+
+// The clock stands still until the client asks for a list. The first may have come late.
+func TestClockWaitsForLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ofPod := &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: "u"}}}
+		if answer := NewServer(new(Recording)).choose(listContainers, ofPod); answer != nil {
+			t.Errorf("a recording without a list has the list of a pod %+v", answer)
+		}
+		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
+{"at":"0s","method":"Version","answer":{"version":"first"}}
+{"at":"2s","method":"ListContainers","list":[{"id":"a"}]}
+{"at":"3s","method":"Version","answer":{"version":"second"}}
+{"at":"5s","method":"Version","answer":{"version":"third"}}
+{"at":"9s","method":"ListContainers","error":{"code":"Internal"}}
+`))
+		kit.Must(t, err)
+		ask := func(s *Server) string {
+			return s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
+		}
+		for _, late := range []time.Duration{0, time.Hour} {
+			s := NewServer(r)
+			time.Sleep(late)
+			if answer := s.choose(listContainers, &cri.ListContainersRequest{}); answer == nil || answer.at != 2*time.Second {
+				t.Fatalf("the first list is %+v", answer)
+			}
+			if answer := s.choose(listContainers, ofPod); answer == nil || answer.at != 2*time.Second {
+				t.Errorf("the list of a pod is %+v, want one of the time of the first list", answer)
+			}
+			time.Sleep(1500 * time.Millisecond)
+			if late > 0 && ask(s) != "second" {
+				t.Errorf("after a list that came %v late the version is not the one of its time", late)
+			}
+			time.Sleep(10 * time.Hour)
+			if got := ask(s); got != "third" {
+				t.Errorf("the version is the %s", got)
+			}
+			for _, request := range []*cri.ListContainersRequest{{}, ofPod} {
+				if answer := s.choose(listContainers, request); answer == nil || status.Code(answer.err) != codes.Internal {
+					t.Errorf("the list %v is %+v, want the error of the last list", request, answer)
+				}
+			}
+		}
+	})
+}
+
+// TestListsOfOnePodAreInLists contains the lists of a pod that was removed since the full list, and of one that is new:
+// later lists do not contain the first, and contain the second.
 func TestListsOfOnePodAreInLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
 {"at":"0s","took":"2s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"gone"}},{"id":"b","labels":{"io.kubernetes.pod.uid":"left"}}]}
 {"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"gone"}}},"list":[]}
+{"at":"1s","method":"ListContainers","request":{"filter":{"id":"c"}},"list":[{"id":"c"}]}
+{"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"new"}}},"list":[{"id":"n","labels":{"io.kubernetes.pod.uid":"new"}}]}
 `))
 		kit.Must(t, err)
 		s := NewServer(r)
-		for _, wants := range [][3]int{{2, 1, 1}, {1, 0, 1}} {
-			for i, pod := range []string{"", "gone", "left"} {
+		other := &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: "c"}} // another filter gets what was recorded
+		if n := itemsOf(s.choose(listContainers, other).reply).Len(); n != 1 {
+			t.Errorf("the list of a container has %d, want 1", n)
+		}
+		for _, wants := range [][4]int{{2, 1, 1, 0}, {2, 0, 1, 1}, {2, 0, 1, 1}} {
+			for i, pod := range []string{"", "gone", "left", "new"} {
 				request := &cri.ListContainersRequest{}
 				if pod != "" {
 					request.Filter = &cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: pod}}

@@ -55,6 +55,9 @@ func TestRead(t *testing.T) {
 			if f := view.ReadFigures(t.Context(), p.Pipeline, registry).Inspector; f.Hung != 1 || f.InFlight != 1 || f.Slots != "1 of 3, 1 hung" {
 				t.Errorf("inspector = %+v, want an inspection that hangs", f)
 			}
+			if v, want := view.ReadFigures(t.Context(), p.Pipeline, registry).Verdict, verdict.Of(p.Look()); v.Text != want.Text || v.Severity != verdict.Problem {
+				t.Errorf("the verdict is %q, want %q", v.Text, want.Text)
+			}
 			time.Sleep(2 * time.Second)
 			runtime.SetPodFault("shop/a", plegtest.Fail(errors.New("broken")))
 			runtime.Set("shop/a", "/s=running")

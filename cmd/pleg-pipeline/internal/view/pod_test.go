@@ -12,6 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -103,6 +104,7 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 	again := hung
 	again.Quarantined = []pleg.Quarantined{{UID: "u", Namespace: "shop", Name: "web", Since: time.Unix(1, 0), Hung: 2}}
 	away := pleg.Status{Quarantined: again.Quarantined}
+	ofOther := pleg.Status{Details: nodestate.State{Stuck: []nodestate.Stuck{{UID: "other", Container: "c"}}}}
 	for name, test := range map[string]struct {
 		entries            []cache.Entry
 		now                pleg.Status
@@ -111,10 +113,10 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 		err                string
 		call               string
 	}{
-		"good":                   {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "notready 1/2", false, false, "", ""},
+		"good":                   {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, ofOther, "notready 1/2", false, false, "", ""},
 		"failed":                 {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "failed 1/2", true, false, "broken", ""},
 		"hangs":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "hung 1/2", true, false, "", "ContainerStatus of app"},
-		"never inspected":        {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
+		"never inspected":        {[]cache.Entry{{UID: "u", Err: &pleg.InspectionError{Err: cache.ErrNotInspected}, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
 		"hangs from the start":   {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "hung 1/1", false, true, "", "ContainerStatus of app"},
 		"failed from the start":  {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "failed 1/1", false, true, "broken", ""},
 		"not in the list yet":    {nil, hung, "hung 0/0", false, true, "", "ContainerStatus of app"},
@@ -161,6 +163,10 @@ func TestTroubleIsOrdered(t *testing.T) {
 			t.Errorf("pair %d: the first is not before the second", n)
 		}
 	}
+	contradictory, gone := pod(verdict.Contradiction, 3), view.NewPod(cache.Entry{UID: "gone"})
+	if view.CompareSeverity(contradictory, &gone) != 0 || view.CompareSeverity(&gone, contradictory) != 0 {
+		t.Errorf("of two %s pods, one comes first although one has no trouble: %s", contradictory.State, gone.State)
+	}
 	for severity, of := range map[verdict.Severity]*view.Pod{verdict.Problem: long, verdict.Warning: slow} {
 		of.Finding.Severity = severity
 	}
@@ -200,8 +206,8 @@ func TestAgeAndLabels(t *testing.T) {
 		t.Errorf("created at %v, want the time of the older sandbox", p.CreatedAt())
 	}
 	s.Sandboxes = nil
-	if p := inspected(s); !p.CreatedAt().Equal(time.Unix(7, 0)) {
-		t.Errorf("without a sandbox created at %v, want the time of its container", p.CreatedAt())
+	if p := inspected(s); !p.CreatedAt().Equal(time.Unix(7, 0)) || p.Labels() != nil {
+		t.Errorf("without a sandbox created at %v with the labels %v, want the time of its container, and no labels", p.CreatedAt(), p.Labels())
 	}
 	listed := &pleg.Pod{UID: "u", Labels: map[string]string{"app": "web"}, Sandboxes: []*pleg.Container{{ID: "s", State: pleg.StateRunning}}}
 	if p := view.NewPod(cache.Entry{UID: "u", Err: cache.ErrNotInspected, Listed: listed}); p.Labels()["app"] != "web" {
@@ -211,15 +217,18 @@ func TestAgeAndLabels(t *testing.T) {
 
 // TestOrders compares two pods, the second of which comes first in each order.
 func TestOrders(t *testing.T) {
+	if all := strings.Join(view.PodOrders(), " "); all != "name restarts age known" {
+		t.Errorf("the orders are %s", all)
+	}
 	old, young := time.Unix(1, 0), time.Unix(2, 0)
 	for order, pods := range map[string][2]view.Pod{
 		"name":     {{Name: "b"}, {Name: "a"}},
-		"restarts": {{Restarts: 1}, {Restarts: 2}},
-		"age":      {{Sandboxes: []view.Sandbox{{CreatedAt: &old}}}, {Sandboxes: []view.Sandbox{{CreatedAt: &young}}}},
-		"known":    {{CurrentAsOf: young}, {CurrentAsOf: old}},
+		"restarts": {{Node: "a", Restarts: 1}, {Node: "b", Restarts: 2}},
+		"age":      {{Node: "a", Sandboxes: []view.Sandbox{{CreatedAt: &old}}}, {Node: "b", Sandboxes: []view.Sandbox{{CreatedAt: &young}}}},
+		"known":    {{Node: "a", CurrentAsOf: young}, {Node: "b", CurrentAsOf: old}},
 	} {
-		if got := view.ComparePods(order, &pods[0], &pods[1]); got <= 0 {
-			t.Errorf("%s: %d for %+v", order, got, pods)
+		if got, back := view.ComparePods(order, &pods[0], &pods[1]), view.ComparePods(order, &pods[1], &pods[0]); got <= 0 || back >= 0 {
+			t.Errorf("%s: %d and back %d for %+v", order, got, back, pods)
 		}
 		for _, ties := range [][2]view.Pod{ // the names decide, from the left to the right
 			{{Node: "b", Namespace: "a", Name: "a", UID: "a"}, {Node: "a", Namespace: "b", Name: "b", UID: "b"}},
@@ -227,8 +236,8 @@ func TestOrders(t *testing.T) {
 			{{Name: "b", UID: "a"}, {Name: "a", UID: "b"}},
 			{{UID: "b"}, {UID: "a"}},
 		} {
-			if got := view.ComparePods(order, &ties[0], &ties[1]); got <= 0 {
-				t.Errorf("%s: %d for %+v", order, got, ties)
+			if got, back := view.ComparePods(order, &ties[0], &ties[1]), view.ComparePods(order, &ties[1], &ties[0]); got <= 0 || back >= 0 {
+				t.Errorf("%s: %d and back %d for %+v", order, got, back, ties)
 			}
 		}
 	}

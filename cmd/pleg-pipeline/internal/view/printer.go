@@ -110,8 +110,7 @@ func (p *Printer[T]) text(v *T) {
 		c.Width = max(c.Width, utf8.RuneCountInString(value))
 		p.cell(value, c.Width, p.color(c, v))
 	}
-	c := &p.columns[last]
-	p.details(Printable(c.Value(v)), p.color(c, v))
+	p.details(Printable(p.columns[last].Value(v)))
 }
 
 func (p *Printer[T]) color(c *Column[T], v *T) string {
@@ -126,16 +125,16 @@ const indent = 4
 
 // details adds the last column. If it does not fit into the terminal, it gets lines of its own: it
 // names the problem.
-func (p *Printer[T]) details(value, color string) {
+func (p *Printer[T]) details(value string) {
 	width := p.options.Width
 	if width == 0 || value == "" || utf8.RuneCountInString(value) <= width-total(p.columns, gap) {
-		p.cell(value, 0, color)
+		p.cell(value, 0, "")
 		return
 	}
 	for line := range strings.Lines(Wrap(value, width-indent, "")) {
 		p.line.Truncate(len(bytes.TrimRight(p.line.Bytes(), " ")))
 		p.line.WriteString("\n" + strings.Repeat(" ", indent))
-		p.cell(Cut(strings.TrimSpace(line), width-indent), 0, color)
+		p.cell(Cut(strings.TrimSpace(line), width-indent), 0, "")
 	}
 }
 

@@ -52,7 +52,7 @@ func events() (all []fleet.Event) {
 			Seq: 5, Type: pleg.ContainerRemoved, PodUID: "u2", PodName: "a-pod-with-a-name-that-is-longer-than-its-column", PodNamespace: "a-long-namespace",
 			ContainerID: "short", ContainerName: "app", ObservedAt: at,
 		},
-		{Seq: 9, Type: pleg.PodSync, PodUID: "u1", PodName: "web-0", PodNamespace: "default", Missed: 4, ObservedAt: at},
+		{Seq: 9, Type: pleg.PodSync, PodUID: "u1", PodName: "web-0", PodNamespace: "default", Missed: 1, ObservedAt: at},
 		{Seq: 10, Type: pleg.PodSync, PodUID: "u3", ObservedAt: at},
 		{Seq: 10, Type: pleg.Gap, Reason: pleg.HistoryTooShort, Missed: 7, Epoch: "e", ObservedAt: at},
 		{Seq: 10, Type: pleg.Gap, Reason: pleg.OtherEpoch, Epoch: "e"},
@@ -120,7 +120,7 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
 	}
 	for golden, options := range map[string]view.PrintOptions{
-		"pods":       {Headers: true},
+		"pods":       {Format: view.Text, Headers: true},
 		"podswide":   {Format: view.Wide, Headers: true, Width: 40},
 		"podsname":   {Format: view.Name, Headers: true},
 		"podscolor":  {Headers: true, Color: true, Width: 120},
@@ -194,6 +194,11 @@ func TestEachEventIsOneWrite(t *testing.T) {
 		}
 		if err := view.EventPrinter(broken{}, options).Print(events()[0]); !errors.Is(err, errBroken) {
 			t.Errorf("%s: Print() = %v, want the writer's error", f, err)
+		}
+		options.Headers = true
+		columns := options.Format == view.Text || options.Format == view.Wide
+		if err := view.EventPrinter(broken{}, options).Start(); errors.Is(err, errBroken) != columns {
+			t.Errorf("%s: Start() = %v, want the writer's error if there are columns", f, err)
 		}
 	}
 }

@@ -145,10 +145,10 @@ func (p *Pod) isDone(c Container) bool {
 	return *c.ExitCode == 0 && slices.Contains(slices.Collect(maps.Values(later)), true)
 }
 
-// shareSandbox reports whether two containers were created in the same sandbox; true if a time is
-// not known.
+// shareSandbox reports whether b was created in the same sandbox as a; true if its time is not
+// known. That of a is.
 func (p *Pod) shareSandbox(a, b *Container) bool {
-	return a.CreatedAt == nil || b.CreatedAt == nil || !slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
+	return b.CreatedAt == nil || !slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
 		return s.CreatedAt != nil && a.CreatedAt.Before(*s.CreatedAt) != b.CreatedAt.Before(*s.CreatedAt)
 	})
 }

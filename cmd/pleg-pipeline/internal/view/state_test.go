@@ -67,13 +67,18 @@ func TestPodHasOneState(t *testing.T) {
 		"when it was created is not known": {
 			ready, list(ended("a", 0, 1, 5, 0), &pleg.ContainerStatus{Name: "b", State: pleg.StateRunning}), "", "notready 1/2", view.Yellow,
 		},
-		"hangs":           {ready, list(runs("a", 0, 1)), verdict.HungContainer, "hung 1/1", view.Red},
-		"slow":            {ready, list(runs("a", 0, 1)), verdict.SlowContainer, "slow 1/1", view.Yellow},
-		"its shim hangs":  {ready, list(runs("a", 0, 1)), verdict.HungShim, "hung 1/1", view.Red},
-		"an empty cgroup": {ready, list(runs("a", 0, 1)), verdict.EmptyCgroup, "hung 1/1", view.Red},
-		"two witnesses":   {ready, list(runs("a", 0, 1)), verdict.Contradiction, "unknown 1/1", view.Yellow},
-		"of a dead node":  {ready, list(runs("a", 0, 1)), verdict.NodeSilent, "silent 1/1", view.Red},
-		"cannot be asked": {ready, list(runs("a", 0, 1)), verdict.RuntimeFails, "failed 1/1", view.Red},
+		"nor in which of two sandboxes": {list2(5), list(ended("a", 0, 6, 7, 0), &pleg.ContainerStatus{Name: "b", State: pleg.StateRunning}), "", "notready 1/2", view.Yellow},
+		"when it ended is not known":    {ready, list(runs("a", 0, 1), &pleg.ContainerStatus{Name: "b", State: pleg.StateExited, CreatedAt: time.Unix(100, 0)}), "", "notready 1/2", view.Yellow},
+		"only when it ended is known":   {ready, list(runs("a", 0, 1), &pleg.ContainerStatus{Name: "b", State: pleg.StateExited, FinishedAt: time.Unix(100, 0)}), "", "notready 1/2", view.Yellow},
+		"ended as it was created":       {ready, list(runs("a", 0, 1), ended("b", 0, 5, 5, 0)), "", "notready 1/2", view.Yellow},
+		"late beside one that ended":    {ready, list(ended("a", 0, 1, 5, 1), ended("b", 0, 100, 101, 1)), "", "notready 0/2", view.Yellow},
+		"hangs":                         {ready, list(runs("a", 0, 1)), verdict.HungContainer, "hung 1/1", view.Red},
+		"slow":                          {ready, list(runs("a", 0, 1)), verdict.SlowContainer, "slow 1/1", view.Yellow},
+		"its shim hangs":                {ready, list(runs("a", 0, 1)), verdict.HungShim, "hung 1/1", view.Red},
+		"an empty cgroup":               {ready, list(runs("a", 0, 1)), verdict.EmptyCgroup, "hung 1/1", view.Red},
+		"two witnesses":                 {ready, list(runs("a", 0, 1)), verdict.Contradiction, "unknown 1/1", view.Yellow},
+		"of a dead node":                {ready, list(runs("a", 0, 1)), verdict.NodeSilent, "silent 1/1", view.Red},
+		"cannot be asked":               {ready, list(runs("a", 0, 1)), verdict.RuntimeFails, "failed 1/1", view.Red},
 	} {
 		p := inspected(&pleg.PodStatus{UID: "u", Containers: test.containers, Sandboxes: test.sandboxes})
 		if test.finding != "" {

@@ -41,6 +41,8 @@ func TestWordsOf(t *testing.T) {
 		{pleg.Event{Type: pleg.ContainerDied, ContainerName: "app", FinishedAt: at}, "notice", "died", "app", ""},
 		{pleg.Event{Type: pleg.ContainerDied, ContainerName: "app", StartedAt: at, FinishedAt: at.Add(-1)}, "notice", "died", "app", ""},
 		{pleg.Event{Type: pleg.PodSync, Missed: 4}, "notice", "sync", "", "4 events missed"},
+		{pleg.Event{Type: pleg.PodSync, Missed: 1}, "notice", "sync", "", "1 events missed"},
+		{pleg.Event{Type: pleg.Gap, Missed: 1, Reason: pleg.Stopped}, "bad", "gap", "", "1 events are missing: the daemon ended before they were read; the pods are current"},
 		{pleg.Event{Type: pleg.Gap, Missed: 7, Reason: pleg.OtherEpoch}, "bad", "gap", "", "7 events are missing: the daemon was restarted; the pods are current"},
 		{pleg.Event{Type: pleg.Gap, Reason: fleet.NodeNew}, "bad", "gap", "", "the node is new; the pods are current"},
 		{pleg.Event{Type: pleg.Gap, Reason: fleet.NodeGone}, "bad", "gap", "", "the node is gone, with its pods; the pods are current"},
@@ -104,6 +106,9 @@ cgroup     /kubepods/c1
 `
 	if err := l.Print(&text); err != nil || text.String() != want {
 		t.Errorf("%v:\n%s\nwant\n%s", err, &text, want)
+	}
+	if err := l.Print(broken{}); !errors.Is(err, errBroken) {
+		t.Errorf("Print() = %v, want the error of the writer", err)
 	}
 	object, err := json.Marshal(l)
 	if want := `"sandbox":false,"podUID":"u","podName":"web-0","podNamespace":"shop","podLabels":{"l":"1"},"podAnnotations":{"a":"2"},"removedAt":"2026-11-27T05:00:00Z","cgroupPath":"/kubepods/c1"}`; err != nil || !strings.HasSuffix(string(object), want) {
@@ -199,6 +204,9 @@ func TestWrap(t *testing.T) {
 
 // Texts keep what can be read, and lose or escape what a terminal interprets.
 func TestTextsAreHarmless(t *testing.T) {
+	if n, err := view.JSONWriter(broken{}).Write([]byte("x")); n != 0 || !errors.Is(err, errBroken) {
+		t.Errorf("Write() = %d, %v, want the error of the writer", n, err)
+	}
 	for _, test := range []struct{ text, printable, lines, object string }{
 		{"a b\u00e9\u65e5", "a b\u00e9\u65e5", "a b\u00e9\u65e5", "a b\u00e9\u65e5"},
 		{"a\nb\tc\rd", "a?b?c?d", "a\nb?c?d", "a\nb\tc\rd"},

@@ -29,7 +29,7 @@ export function colors() {
 	const color = name => style.getPropertyValue('--' + name).trim();
 	return {
 		good: color('good'), bad: color('bad'), notice: color('warn'), routine: color('faint'), hang: color('hang'),
-		line: color('line'), faint: color('faint'), text: color('muted'), outage: color('outage'), info: color('info'),
+		line: color('line'), text: color('muted'), outage: color('outage'), info: color('info'),
 	};
 }
 

@@ -116,12 +116,18 @@ class Element {
 	}
 
 	// getContext returns a context whose drawn is what was drawn since the last clearRect, with its color.
-	// drawings is the number of times.
-	getContext() {
-		const state = { drawn: [], drawings: 0, font: '' };
+	// drawings is the number of times, scale the last transformation.
+	getContext(kind = '2d') {
+		if (kind !== '2d') {
+			return null;
+		}
+		const state = { drawn: [], drawings: 0, font: '', scale: '' };
 		const round = value => (typeof value === 'number' ? Math.round(value * 10) / 10 : value);
 		return this.#context ??= new Proxy(state, {
 			get: (_, name) => state[name] ?? ((...values) => {
+				if (name === 'setTransform') {
+					state.scale = values.join(' ');
+				}
 				if (name === 'clearRect') {
 					state.drawn = [];
 					state.drawings++;
@@ -251,7 +257,7 @@ Object.assign(globalThis, {
 	// A color is its name.
 	getComputedStyle: element => ({
 		fontFamily: 'font',
-		getPropertyValue: name => (name === '--row' ? ` ${element.rowHeight ?? 26}px` : ` ${media.has('(prefers-color-scheme: dark)') ? 'dark-' : ''}${name.slice(2)} `),
+		getPropertyValue: name => (name === '--row' ? ` ${element.rowHeight ?? 26}px` : ` ${media.has('(prefers-color-scheme: dark)') ? 'dark-' : ''}${name.startsWith('--') ? name.slice(2) : ''} `),
 	}),
 	matchMedia: query => ({ matches: media.has(query), addEventListener: (_, changed) => schemes.push(changed) }),
 });

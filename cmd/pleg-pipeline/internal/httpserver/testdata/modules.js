@@ -41,6 +41,7 @@ test('a text is inert and short', () => {
 	assert.equal(text.inert('a\u202e\nb\u{e0001}'), 'a‹U+202E›‹U+000A›b‹U+E0001›');
 	assert.equal(text.inert(null) + text.inert(7), '7');
 	assert.equal(text.inert('x'.repeat(200)), 'x'.repeat(200));
+	assert.equal(text.inert('x'.repeat(201)), 'x'.repeat(100) + '…' + 'x'.repeat(100));
 	assert.equal(text.inert('a'.repeat(150) + 'b'.repeat(150)), 'a'.repeat(100) + '…' + 'b'.repeat(100));
 	assert.equal(text.inert('abcdef', 4), 'ab…ef');
 });
@@ -136,6 +137,15 @@ test('a hang lasts until its pod works or is gone; one that was only slow is for
 	}
 });
 
+test('a hang that was only slow leaves the one before', () => {
+	const hangs = (severity, what) => [view('a', { severity, finding: { since: ago(60), attempts: 3, what } })];
+	const store = new Store();
+	for (const pods of [hangs('problem', 'hangs'), [view('a')], hangs('warning', 'is slow'), [view('a')]]) {
+		store.applyPods({ states, pods }, ['a'], now);
+	}
+	assert.deepEqual(store.pods.get('a').hangs.map(hang => hang.what), ['hangs']);
+});
+
 test('old marks and outages expire', () => {
 	const store = stored(view('a'));
 	store.addEvent(event('a', { observedAt: ago(601) }));
@@ -150,6 +160,8 @@ test('old marks and outages expire', () => {
 	assert.deepEqual(store.outages, [[now - 620e3, now - 600e3], [now - 599e3, now - 598e3], [now, Infinity]]);
 	store.expire(now);
 	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now - 599e3, now - 598e3], [now, Infinity]]]);
+	store.expire(now + 2e3);
+	assert.equal(store.pods.get('a').marks.length, 0);
 });
 
 test('pods that wait for their inspection are fetched, and once more when they no longer do', () => {
@@ -167,6 +179,7 @@ test('each order has its key, and pods that are equal have the order of their na
 		view('d', { namespace: 'bank', running: 0, total: 2, state: 'notready' }), view('b', { restarts: 3 }), view('a', { restarts: 3, running: 1, total: 2 }),
 		view('y', { state: 'hung', severity: 'problem', finding: finding(5) }), view('x', { state: 'hung', severity: 'problem', finding: finding(9) }),
 	);
+	store.pods.get('y').hangs.unshift({ since: now - 100e3, until: now - 50e3, bad: true }); // an older hang is over
 	store.addEvent(event('b'));
 	store.addEvent(event('d', { podNamespace: 'bank', observedAt: ago(9) }));
 	for (const [key, want, reverse] of [
@@ -193,6 +206,8 @@ test('the filter looks at names, states and containers, and the feed at events t
 	}
 	store.setFilter('u9');
 	assert.deepEqual(['u8', 'u9'].map(uid => store.wantsEvent(event(uid, { pod: 'shop/gone' }))), [false, true]);
+	store.setFilter('u7');
+	assert.ok(store.wantsEvent(event('U7')));
 	store.setFilter('basket');
 	assert.deepEqual([...store.counts()].map(([state, { n }]) => `${state} ${n}`), ['hung 0', 'notready 1', 'ready 0', 'gone 0']);
 	store.setFilter('');

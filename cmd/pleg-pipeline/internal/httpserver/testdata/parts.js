@@ -70,6 +70,25 @@ test('the banner says how the connection is, and for how long there is no answer
 	assert.deepEqual(shown(0), [false, false, 'lost', 'no events: trying to connect']);
 });
 
+test('the words that never change', () => {
+	const byId = open();
+	const sorts = byId('head').querySelectorAll('button').map(button => [button.dataset.sort, button.textContent].join(' '));
+	assert.deepEqual(sorts, ['namespace namespace', 'name pod', 'state state', 'running running', 'restarts restarts', 'last last event']);
+	const marks = byId('legend').children.map(mark => [mark.dataset.mark ?? mark.className, mark.textContent].join(' '));
+	assert.deepEqual(marks, [
+		'good started', 'bad failed', 'notice exited 0, other', 'routine removed', ' hollow: sandbox', 'hang hangs, with its tries', 'keys / filter Enter details P pause Esc close',
+	]);
+	const spans = byId('span').querySelectorAll('label').map(label => [label.children[0].value, label.textContent, 'checked' in label.children[0].attributes].join(' '));
+	assert.deepEqual(spans, ['60 1 min false', '120 2 min true', '600 10 min false']);
+	assert.deepEqual([byId('filter').attributes.placeholder, byId('pause').textContent, byId('feed').querySelector('strong').textContent, byId('pods').querySelector('h2').textContent], ['filter: shop web ( / )', 'pause', 'events', 'pods ']);
+	assert.deepEqual(texts(byId, 'connection', 'verdict', 'empty'), ['connecting', 'loading', 'loading']);
+	const labels = document.querySelectorAll('*').flatMap(element => element.attributes['aria-label'] ?? []);
+	assert.deepEqual(labels, [
+		'What else is wrong', 'Stages of the pipeline', 'The last hour', 'Pods', 'Show only pods in these states', 'Filter pods and events', 'Length of the timeline', 'Pods', 'Details of a pod', 'Events', 'Events, newest first',
+	]);
+	assert.equal(document.querySelector('noscript').textContent, 'This page needs JavaScript. The same data is at /stages, /pods and /events.');
+});
+
 const states = ['hung', 'notready', 'ready'];
 const view = (name, more) => ({ uid: `uid-${name}`, name, namespace: 'shop', state: 'ready', severity: 'ok', running: 1, total: 1, restarts: 0, ...more });
 const event = (name, more) => ({ type: 'ContainerDied', podUID: `uid-${name}`, podName: name, podNamespace: 'shop', pod: `shop/${name}`, observedAt: ago(5), severity: 'bad', container: 'app', what: 'died', why: '137', ...more });
@@ -99,6 +118,7 @@ test('the details of a pod', () => {
 	for (let n = 0; n < 31; n++) {
 		store.addEvent(event('web', { observedAt: ago(40 - n), why: String(n), severity: n % 2 ? 'bad' : 'good', container: `c${n}` }));
 	}
+	store.pods.get('uid-web').hangs.unshift({ since: now - 300e3, until: now - 200e3, attempts: 9, what: 'hung before' });
 	byId('filter').focus();
 	details.open('uid-web', store, now);
 	const section = byId('details');
@@ -129,8 +149,11 @@ test('the details of a pod', () => {
 	details.draw(store, now + 3000); // a reader copies a text
 	assert.equal(drawn(), bar);
 	document.getSelection = () => ({ type: 'Range', anchorNode: byId('grid') });
-	details.draw(store, now + 3000); // the state is stale: each second counts
-	assert.notEqual(drawn(), bar);
+	details.draw(store, now + 2000); // the state is stale: each second counts
+	const second = drawn();
+	assert.notEqual(second, bar);
+	details.draw(store, now + 3000);
+	assert.notEqual(drawn(), second);
 	document.getSelection = () => ({ type: 'Caret', anchorNode: summary });
 	store.applyPods({ states, pods: [hung({ severity: 'warning' })] }, ['uid-web'], now);
 	details.draw(store, now);
@@ -162,6 +185,10 @@ test('the details of a pod', () => {
 	details.draw(store, now + 60e3);
 	details.open('uid-nobody', store, now);
 	assert.equal(section.children.length, 0);
+	store.addEvent(event('past', { replayed: true })); // only the history has this pod
+	store.applyPods({ states, pods: [] }, ['uid-past'], now);
+	details.open('uid-past', store, now);
+	assert.deepEqual([...outline(section.children[1]), outline(section.children[3])[1]], ['dt state', 'dd gone', 'dt UID', 'dd uid-past', 'b died, 137']);
 	details.open('uid-web', store, now);
 	details.close();
 	details.open('uid-web', store, now); // again, although nothing has changed
@@ -242,7 +269,9 @@ test('the last hour', () => {
 		[base, 'fillRect 180 0 59.6 25 info', 'fillRect 240 24 59.6 1 info', 'fillRect 300 25 59.6 0 info'],
 	]);
 	const canvas = figures[0].querySelector('canvas');
-	assert.deepEqual([canvas.width, canvas.height, canvas.style], [720, 52, { width: '360px', height: '26px' }]);
+	assert.deepEqual([canvas.width, canvas.height, canvas.style, canvas.getContext().scale], [720, 52, { width: '360px', height: '26px' }, '2 0 0 2 0 0']);
+	drawHour({ periodSeconds: 600, listSeconds: [10.1], hung: [], events: [] });
+	assert.deepEqual(bars()[0], [base, 'fillRect 300 0 59.6 25 bad']);
 	drawHour({ periodSeconds: 5, listSeconds: [], hung: [0], events: null });
 	assert.deepEqual(shown(), ['–', '0', '–']);
 	assert.deepEqual(bars(), [[base], [base, 'fillRect 359.5 25 1 0 bad'], [base]]);
@@ -264,7 +293,7 @@ test('the stages show figures, and rates since the answer before', () => {
 	const stages = new Stages();
 	const shown = () => Object.fromEntries([...Map.groupBy(document.querySelectorAll('[data-figure]'), e => e.dataset.figure)].map(([name, all]) => {
 		assert.equal(new Set(all.map(e => e.textContent + e.className)).size, 1, name);
-		return [name, all[0].textContent + (all[0].className && '!')];
+		return [name, all[0].textContent + (all[0].className === 'bad' ? '!' : all[0].className)];
 	}));
 	stages.update(figures(ago(0)), NaN);
 	assert.deepEqual(shown(), {
@@ -358,6 +387,7 @@ test('the timeline', () => {
 	assert.deepEqual([at(91), at(90), at(0), at(-1)].map(x => lanes.hangAt(web, x)), [undefined, web.hangs[0], web.hangs[0], undefined]);
 	assert.deepEqual([at(100), at(99)].map(x => lanes.hangAt(cart, x)), [cart.hangs[0], undefined]);
 
+	assert.deepEqual(axis.querySelector('canvas').style, { width: '248px', height: '20px' });
 	lanes.span = 60;
 	assert.equal(ticks()[0], 'fillText −60s 3 10 muted left, fillText −45s 63 10 muted left, fillText −30s 123 10 muted left, fillText −15s 183 10 muted left, fillText now 240 10 muted right');
 	for (const [width, want] of [[5 * 46 + 7, '−60s −30s'], [3 * 46 + 8, '−60s −30s'], [3 * 46 + 7, '−60s']]) {
@@ -427,9 +457,10 @@ test('a chip for each state is a filter', () => {
 	const chips = () => byId('states').children.map(chip => [chip.textContent, chip.dataset.state, chip.dataset.severity, chip.attributes['aria-pressed'], chip.type].join(' '));
 	assert.deepEqual(chips(), ['hung 1 hung problem false button', 'ready 2 ready ok false button']);
 	const [hungChip] = byId('states').children;
+	assert.equal(hungChip.tag, 'button');
 	hungChip.focus();
 	fire(hungChip, 'click');
-	assert.deepEqual([chips(), shown().length, byId('count').textContent], [['hung 1 hung problem true button', 'ready 2 ready ok false button'], 1, '1 of 3']);
+	assert.deepEqual([chips(), shown().length, byId('count').textContent, byId('empty').hidden], [['hung 1 hung problem true button', 'ready 2 ready ok false button'], 1, '1 of 3', true]);
 	assert.deepEqual([document.activeElement, document.activeElement === hungChip], [byId('states').children[0], false]);
 	store.applyPods({ states, pods: [view('web')] }, ['uid-web'], now);
 	pods.update(); // a chosen state stays, also if no pod is in it
@@ -446,6 +477,9 @@ test('only the visible rows exist, and keys move the selection', () => {
 	const { byId, opened, pods, shown } = table(store, 5.5);
 	const grid = byId('grid');
 	assert.deepEqual([shown().length, shown()[0].slice(0, 10), byId('rows').style.height, byId('count').textContent], [7, '2 shop|p00', '1040px', '40']);
+	pods.select('uid-p07'); // just below the last row
+	assert.equal(grid.attributes['aria-activedescendant'], undefined);
+	pods.select('');
 	const press = (key, more) => {
 		const event = fire(grid, 'keydown', { key, ...more });
 		fire(grid, 'scroll');
@@ -639,12 +673,15 @@ test('the whole page', async t => {
 	fire(byId('events').children.at(-1).children[0], 'click');
 	assert.deepEqual([byId('details').hidden, byId('details').querySelector('strong').textContent, byId('rows').querySelector('[aria-selected=true]').dataset.uid], [false, 'shop/web', 'uid-web']);
 	press('Escape');
+	press('x');
+	assert.equal(byId('pause').textContent, 'pause');
 	press('p');
 	send(event('web', { replayed: true }));
+	send(event('web', { container: 'c3' }));
 	send(event('web', { container: 'c2' }));
 	type('cart');
 	await clock.pass(100);
-	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['go on', 'paused, 1 new', 3]);
+	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['go on', 'paused, 2 new', 3]);
 	press('P');
 	assert.deepEqual([...texts(byId, 'pause', 'unseen'), byId('events').children.length], ['pause', '', 0]);
 	assert.equal(type(''), '3');
