@@ -172,6 +172,12 @@ func TestWhatCommandsSay(t *testing.T) {
 		}
 	}
 	now := timestamppb.New(began)
+	looksUp := func(err error, and func(context.Context) (*plegv1.GetStatusResponse, error)) func() *hostile.Daemon {
+		return func() *hostile.Daemon {
+			return &hostile.Daemon{OnStatus: and, OnLookup: answer(&plegv1.LookupResponse{PodUid: "u1"}, err)}
+		}
+	}
+	failing := answer(&plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{At: now, Error: "list pods: broken", Relist: &plegv1.RelistStatus{Success: now}}}, nil)
 	for _, test := range []struct {
 		args           string
 		daemon         func() *hostile.Daemon
@@ -184,6 +190,9 @@ func TestWhatCommandsSay(t *testing.T) {
 		{"events -o name", silence, 10500 * time.Millisecond, -1, "", "waiting for the daemon: it has sent nothing for 10s\n", ""},
 		{"pods", silence, 30 * time.Second, 1, "", "the daemon does not answer\n", ""},
 		{"lookup --pid 1", silence, 32 * time.Second, 1, "", "the daemon does not answer\n", ""},
+		{"lookup c", looksUp(status.Error(codes.FailedPrecondition, "not yet"), failing), 0, 1, "", "not yet: waiting: PROBLEM: the node is not healthy: list pods: broken\n", ""},
+		{"lookup c", looksUp(status.Error(codes.NotFound, "no container"), failing), 0, 1, "", "no container\n", ""},
+		{"lookup c", looksUp(nil, answer((*plegv1.GetStatusResponse)(nil), status.Error(codes.Internal, "it is broken"))), 0, 1, "", "status of the pipeline: rpc error: code = Internal desc = it is broken\n", ""},
 		{"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 1900 * time.Millisecond, -1, "", "", ""},
 		{
 			"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 2100 * time.Millisecond, -1, "",

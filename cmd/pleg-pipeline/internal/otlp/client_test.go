@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,6 +59,9 @@ func TestEndpoints(t *testing.T) {
 		if got != tc.want && (err == nil || !strings.Contains(got, tc.want)) || strings.Contains(got, "secret") {
 			t.Errorf("%s %q: got %s, want %s", tc.protocol, tc.endpoint, got, tc.want)
 		}
+	}
+	if _, err := otlp.NewClient(t.Context(), "h"); err == nil || !strings.HasPrefix(err.Error(), "OTEL_EXPORTER_OTLP_PROTOCOL is ") {
+		t.Errorf("a client of it: %v", err)
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", overGRPC) // goes before that of all signals
 	if got, err := otlp.Endpoint("collector:4318"); err != nil || got != "grpc //collector:4318" {
@@ -240,8 +244,9 @@ func TestVariablesOfOpenTelemetry(t *testing.T) {
 			Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
 		})
 		exportTo(t, s.URL)
-		if h := <-s.headers; h.Get("Authorization") != "Bearer abc" || h.Get("Grpc-Encoding")+h.Get("Content-Encoding") != "gzip" || s.kept.Load() != 3 {
-			t.Errorf("headers %q and %d records, want the token, gzip and 3", h, s.kept.Load())
+		kind := map[string]string{"grpc": "application/grpc", "http/protobuf": "application/x-protobuf"}[os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")]
+		if h := <-s.headers; h.Get("Content-Type") != kind || h.Get("Authorization") != "Bearer abc" || h.Get("Grpc-Encoding")+h.Get("Content-Encoding") != "gzip" || s.kept.Load() != 3 {
+			t.Errorf("headers %q and %d records, want %s, the token, gzip and 3", h, s.kept.Load(), kind)
 		}
 	})
 }
