@@ -103,6 +103,7 @@ func TestSettingsOfOpenTelemetry(t *testing.T) {
 	}{
 		{want: `# otlp: "" # default`},
 		{all: "http://all:4317", want: "otlp: http://all:4317 # OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{all: "http://all:4317/", want: "otlp: http://all:4317/ # OTEL_EXPORTER_OTLP_ENDPOINT"},
 		{all: "http://all/base", want: "otlp: http://all/base/v1/logs # OTEL_EXPORTER_OTLP_ENDPOINT"},
 		{logs: "logs:1", all: "all:1", file: "otlp: file:1", want: "otlp: logs:1 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
 		{own: "own:1", logs: "logs:1", file: "otlp: file:1", want: "otlp: own:1 # PLEG_PIPELINE_OTLP"},

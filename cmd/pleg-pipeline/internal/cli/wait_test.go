@@ -191,6 +191,7 @@ func TestWhatCommandsSay(t *testing.T) {
 		{"pods", silence, 30 * time.Second, 1, "", "the daemon does not answer\n", ""},
 		{"lookup --pid 1", silence, 32 * time.Second, 1, "", "the daemon does not answer\n", ""},
 		{"lookup c", looksUp(status.Error(codes.FailedPrecondition, "not yet"), failing), 0, 1, "", "not yet: waiting: PROBLEM: the node is not healthy: list pods: broken\n", ""},
+		{"lookup c", looksUp(status.Error(codes.FailedPrecondition, "not yet"), nil), 0, 1, "", "not yet\n", ""},
 		{"lookup c", looksUp(status.Error(codes.NotFound, "no container"), failing), 0, 1, "", "no container\n", ""},
 		{"lookup c", looksUp(nil, answer((*plegv1.GetStatusResponse)(nil), status.Error(codes.Internal, "it is broken"))), 0, 1, "", "status of the pipeline: rpc error: code = Internal desc = it is broken\n", ""},
 		{"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 1900 * time.Millisecond, -1, "", "", ""},
@@ -286,8 +287,17 @@ func TestDaemonStopsWhileItIsAsked(t *testing.T) {
 	}
 }
 
-// A connection takes at most two seconds, and the search for a runtime begins again each second.
+// A connection takes at most two seconds, that to a NATS server five, and the search for a runtime begins again each second.
 func TestTimesOfConnections(t *testing.T) {
+	for _, args := range []string{"pods", "fleet create", "fleet forget n1"} {
+		kit.Bubble(t, args, func(t *testing.T) {
+			began := time.Now()
+			code, _, stderr := run(t, append(strings.Fields(args), "--fleet", "nats://127.0.0.1:1", "--cluster", "c")...)
+			if took := time.Since(began); code != 1 || stderr != "pleg-pipeline: --fleet nats://127.0.0.1:1: no server answers\n" || took.Round(time.Second) != 5*time.Second {
+				t.Errorf("exit code %d after %v, %q", code, took, stderr)
+			}
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		began, dialed := time.Now(), ""
 		p := cli.Process{Dial: func(ctx context.Context, socket string) (net.Conn, error) {
