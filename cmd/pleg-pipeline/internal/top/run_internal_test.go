@@ -56,6 +56,7 @@ func testKeys(t *testing.T) {
 	term.waitGone("removed   shop/beta")
 	term.write("p")
 	term.wait("removed   shop/beta")
+	term.waitGone("paused")
 	term.write("p") // no event has come since
 	term.wait("events: paused, 0 new")
 	term.write("p")

@@ -449,7 +449,7 @@ func TestEditAndScroll(t *testing.T) {
 		{"End PgDn", "", 20},
 		{"End Up", "", 19},
 		{"End Home", "", 0},
-		{"/ a Up b Enter", "ab", 0},
+		{"/ a Up b \x07 Enter", "ab", 0},
 	} {
 		m := newModel(Options{})
 		m.apply(of(all...), noon)
