@@ -55,7 +55,7 @@ var flagRows = []flagRow{
 	{"fleet create --replicas", "fleet create NATS --replicas 5", "replicas 5, ", ""},
 	{"fleet create --max-age", "fleet create NATS --max-age 9s", `"max_age":9000000000`, ""},
 	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M", `"max_bytes":5242880`, ""},
-	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M --replicas 3", "the stream pleg-v2-c exists: replicas 3, events of 24h0m0s, at most 5242880 bytes\nthe bucket pleg-agents", ""},
+	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M --replicas 3", "the stream pleg-v2-c exists: replicas 3, events of 24h0m0s, at most 5242880 bytes\nthe bucket pleg-agents of the agents exists\n", ""},
 	{"fleet create --max-bytes", "fleet create NATS", "the stream pleg-v2-c exists: replicas 1, events of 24h0m0s, no size limit\n", ""},
 	{"fleet create --max-agent-bytes", "fleet create NATS --max-agent-bytes 6M", `"max_bytes":6291456`, ""},
 	{"fleet forget --silent-for", "", "", tests + "real/fleet/gone_test.go"},
@@ -100,7 +100,7 @@ var flagRows = []flagRow{
 	{"top --filter", "", "", "top_test.go"},
 
 	{"run --simulate --seed --churn-rate", "run --simulate=3 --seed 7 --churn-rate 0.5", "3 pods, 0.5 changes/s, seed 7", ""},
-	{"simulate --socket --pods --seed --churn-rate", "simulate --socket SOCKET --pods 3 --seed 7 --churn-rate 0.5", "(3 pods, 0.5 changes/s, seed 7) on unix://SOCKET", ""},
+	{"simulate --socket --pods --seed --churn-rate", "simulate --socket SOCKET --pods 3 --seed 7 --churn-rate 0.5", "pleg-pipeline: serving a simulated runtime (3 pods, 0.5 changes/s, seed 7) on unix://SOCKET until interrupted\n", ""},
 	{"simulate --fault --fault-pod", "", "", "doctor_test.go"},
 	{"record --duration --redact", "", "", "record_test.go"},
 	{"run --relist-period --relist-threshold --relist-period-with-events --history --list-timeout --events --inspectors --inspect-timeout", "", "", "usage_test.go"},

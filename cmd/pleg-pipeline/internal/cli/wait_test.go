@@ -228,6 +228,12 @@ func TestWhatCommandsSay(t *testing.T) {
 		},
 		{"events --no-headers --since 5m --pod b", watch(started(2, "a", 10*time.Minute)), time.Second, -1, "", "no pod has the name b; waiting for one\n", "e:2"},
 		{"events -o name --since 1h -n x -n y", watch(started(2, "a", 10*time.Minute)), time.Second, -1, "shop/a\n", "no pod is in the namespace x, y; waiting for one\n", "e:2"},
+		{ // pods that hang are awaited for half a second; each answer takes a millisecond
+			"pods -o name", waits(&plegv1.PipelineStatus{
+				At: now, Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: now, Pods: 1},
+				Overdue: []*plegv1.Inspection{{PodUid: "u1", PodNamespace: "shop", PodName: "web-0", Started: timestamppb.New(began.Add(-time.Minute)), Hung: true}},
+			}), 502 * time.Millisecond, 0, "shop/web-0\n", "PROBLEM: shop/web-0 hangs since 23:59 (60s)\n", "",
+		},
 		{"events -o name --follow=false --pod b", watch(synced), 0, 0, "", "", ""},
 		{"pods -o name b c", watch(synced), 0, 1, "", "no pod has the name b, c\n", ""},
 	} {
@@ -308,6 +314,14 @@ func TestTimesOfConnections(t *testing.T) {
 		if code, _, stderr := execute(t, p, "pods"); code != 1 || !strings.HasSuffix(stderr, ": the daemon does not answer\n") || time.Since(began) != 2*time.Second {
 			t.Errorf("exit code %d after %v, %q, %q", code, time.Since(began), dialed, stderr)
 		}
+		blocked, w := io.Pipe() // the reader of the output is awaited for a second
+		s := startIn(t, cli.Process{Dial: serveHostile(t, "", &hostile.Daemon{})}, w, "events", "--replay", "--connect", "socket")
+		synctest.Wait()
+		began = time.Now()
+		if s.stopAndWait(t); time.Since(began) != time.Second {
+			t.Errorf("it ended after %v: %s", time.Since(began), s.stderr)
+		}
+		_ = blocked.Close()
 		var looks atomic.Int32
 		p = cli.Process{Sockets: []string{}, Getenv: func(name string) string {
 			if name == endpoint.EnvEndpoint {
@@ -315,7 +329,7 @@ func TestTimesOfConnections(t *testing.T) {
 			}
 			return ""
 		}}
-		s := startIn(t, p, io.Discard, "run", "--wait-for-runtime")
+		s = startIn(t, p, io.Discard, "run", "--wait-for-runtime")
 		time.Sleep(10500 * time.Millisecond)
 		s.stopAndWait(t)
 		if n, want := looks.Load(), "\npleg-pipeline: context canceled before there was an answer\n"; n != 11 || !strings.HasSuffix(s.stderr.String(), want) {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
@@ -195,7 +196,11 @@ func TestAnswersOfAReceiver(t *testing.T) {
 			if tc.answer != nil {
 				s.answers <- tc.answer
 			}
+			began := time.Now()
 			registry, log := exportTo(t, s.URL)
+			if took := time.Since(began); name == "unavailable" && took < time.Second/4 {
+				t.Errorf("the request is repeated after %v, want half a second, half of it random", took)
+			}
 			kept := int64(3)
 			if tc.rejected > 0 {
 				kept -= s.refused.Load() // rejected records are not sent again

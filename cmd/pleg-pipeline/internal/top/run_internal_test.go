@@ -30,8 +30,15 @@ func testKeys(t *testing.T) {
 	if asked := s.asked.Load(); asked == nil || !reflect.DeepEqual(*asked, pleg.SubscribeOptions{Name: "pleg-pipeline-top", Replay: true}) {
 		t.Errorf("it asks for the events %+v, want the last one of each container too", asked)
 	}
+	synctest.Wait()
 	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
-	term.wait("started   shop/alpha")
+	for frame, shown := range []bool{false, true} { // ten frames a second
+		time.Sleep(time.Duration(frame) * 100 * time.Millisecond)
+		synctest.Wait()
+		if text := term.text(); strings.Contains(text, "started   shop/alpha") != shown {
+			t.Errorf("frame %d:\n%s", frame, text)
+		}
+	}
 
 	term.write("/beta") // typed in one go, as over a slow connection
 	term.wait("filter: beta")

@@ -401,6 +401,14 @@ func TestWhatAnEventLeaves(t *testing.T) {
 	if latest := m.pods["uid-c"].latest(noon); latest != "(sandbox) died" || len(m.pods) != 3 {
 		t.Errorf("the last event of a pod without containers is %q, and there are %d pods", latest, len(m.pods))
 	}
+	for _, latest := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerRemoved} {
+		ev := event("c", latest)
+		ev.Replayed = true
+		m.addEvent(ev, noon)
+	}
+	if latest := m.pods["uid-c"].latest(noon); latest != "app removed" {
+		t.Errorf("the last event of a pod with containers is %q", latest)
+	}
 	m.apply(update{state: State{Pods: pods}}, noon)
 	for n, name := range []string{"a", "b"} {
 		if p := m.rows[n]; p.FullName() != "n-"+name+" shop/"+name || p.latest(noon) != "app started" || len(p.recent) != 1-n {
