@@ -40,6 +40,7 @@ var flagRows = []flagRow{
 	{"--nats-context", "pods NATS --nats-context []", "/context is no context of the nats command: json: ", ""},
 	{"--creds", "pods NATS --creds /none/creds", "nats: open /none/creds: no such file or directory\nexit code 1", ""},
 	{"--nkey", "pods NATS --nkey /none/seed", "pleg-pipeline: --nkey: nats: open /none/seed", ""},
+	{"--nkey", "pods NATS --nkey SEED", `"nkey":"UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"`, ""},
 	{"--tlscert", "pods TLS --tlscert /none/cert --tlskey KEY", "client certificate: open /none/cert", ""},
 	{"--tlskey", "pods TLS --tlscert CERT --tlskey /none/key", "client certificate: open /none/key", ""},
 	{"--tlsca", "pods TLS --tlsca /none/ca", "rootCA file: open /none/ca", ""},
@@ -148,8 +149,10 @@ func TestFlagsAct(t *testing.T) {
 	daemon := filepath.Join(t.TempDir(), "pleg.sock")
 	startDaemon(t, daemon)
 	cert, key := kit.SelfSigned(t)
+	seed := filepath.Join(t.TempDir(), "seed") // of the documentation of NATS
+	kit.Must(t, os.WriteFile(seed, []byte("SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"), 0o600))
 	container := string(waitForPods(t, daemon, 2)[0].Status.Containers[0].ID)
-	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key}
+	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key, "SEED", seed}
 	for _, row := range flagRows {
 		if row.seenBy != "" {
 			continue
@@ -219,7 +222,7 @@ func natsServer(t *testing.T, sent io.Writer) (address string) {
 
 func answerNATS(conn net.Conn, sent io.Writer) {
 	defer conn.Close()
-	fmt.Fprint(conn, `INFO {"max_payload":1048576,"headers":true}`+"\r\n")
+	fmt.Fprint(conn, `INFO {"max_payload":1048576,"headers":true,"nonce":"n"}`+"\r\n")
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		fmt.Fprintln(sent, lines.Text())
 		words := strings.Fields(lines.Text() + " - - -")
