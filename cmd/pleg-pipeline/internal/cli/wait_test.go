@@ -205,6 +205,21 @@ func TestWhatCommandsSay(t *testing.T) {
 				Quarantined: []*plegv1.QuarantinedPod{{Uid: "u1", Namespace: "shop", Name: "web-0", Since: timestamppb.New(began.Add(-time.Minute)), Hung: 2}},
 			}), 1100 * time.Millisecond, -1, "", "waiting: PROBLEM: shop/web-0 hangs since 23:59\n", "",
 		},
+		{ // a reason that changes is told again, and one that ends is no silence
+			"events -o name", func() *hostile.Daemon {
+				h := waits(nil)()
+				h.OnStatus = func(context.Context) (*plegv1.GetStatusResponse, error) {
+					ago := time.Since(began)
+					if ago > 6*time.Second {
+						return nil, status.Error(codes.Internal, "broken")
+					}
+					return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
+						At: now, Healthy: true, Waiting: 7 - uint32(ago/(4*time.Second)), Relist: &plegv1.RelistStatus{Success: now, Pods: 9},
+					}}, nil
+				}
+				return h
+			}, time.Minute, -1, "", "waiting for the inspection of 7 of 9 pods\nwaiting for the inspection of 6 of 9 pods\n", "",
+		},
 		{ // newer pods than those of the list
 			"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 4, Relist: &plegv1.RelistStatus{Success: now, Pods: 3}}), time.Minute, -1, "",
 			"waiting for the inspection of 4 of 4 pods\n", "",
