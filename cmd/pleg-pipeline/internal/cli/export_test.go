@@ -20,6 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -120,6 +121,26 @@ func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Write
 
 // PositionAfter returns where --since can continue after an event; "" if it cannot.
 var PositionAfter = position
+
+// PrintPods prints the pods of a state as "pods" does. missing is the error beside the state.
+func PrintPods(p Process, state top.State, missing error, args ...string) error {
+	c, cmd := &podsCommand{viewCommand: viewCommand{process: p.withDefaults(), needsPods: true}}, &cobra.Command{}
+	c.addFlags(cmd)
+	if err := cmp.Or(cmd.ParseFlags(args), c.validate(cmd.Flags())); err != nil {
+		return err
+	}
+	return c.print(context.Background(), c.log.console(p.Err), known{state: state, err: missing})
+}
+
+// known is a source of one state.
+type known struct {
+	source
+
+	state top.State
+	err   error
+}
+
+func (k known) State(context.Context) (top.State, error) { return k.state, k.err }
 
 // PodOfFleet returns what is shown of a pod of a cluster.
 var PodOfFleet = fleetPod

@@ -48,6 +48,7 @@ var usageErrors = []struct{ args, want string }{
 	{"run --relist-period 1ms", "must be 10ms or longer"},
 	{"run --relist-period 5", `invalid argument "5" for "--relist-period" flag: want a time with its unit, such as 10s`},
 	{"run --relist-period 3m", "--relist-period (3m0s) must be shorter than 3m0s"},
+	{"run --relist-period 4m", "--relist-period (4m0s) must be shorter than 3m0s"},
 	{"run --events require", "flag: want off, auto"},
 	{"run --inspectors 0", "--inspectors must be at least 1, got 0"},
 	{"run -o xml", `"-o, --output" flag: want text, wide, name, json`},
