@@ -65,6 +65,8 @@ var flagRows = []flagRow{
 	{"run --node", "run --simulate=1 --nats nats://ADDRESS --cluster c --node n7", "publishing as node n7 of cluster c; to see the events: pleg-pipeline events --fleet nats://ADDRESS --cluster c\n", ""},
 	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c", "publishing as node of-environment of cluster c", ""},
 	{"run --otlp", "", "", "run_test.go"},
+	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS", "PRI * HTTP/2.0\n", ""},
+	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS/v1/logs", "POST /v1/logs HTTP/1.1\n", ""},
 
 	{"--runtime-endpoint", "pods -r /none/socket", "/none/socket", ""},
 	{"--config", "pods --config /none/config", "/none/config", ""},

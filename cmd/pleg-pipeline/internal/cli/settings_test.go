@@ -137,7 +137,7 @@ func TestSettingsErrors(t *testing.T) {
 		"two unknown keys":                {file: "zeta: 4\nalpha: 5", want: `file.yaml: unknown key "alpha": want the names of flags without the dashes`},
 		"unknown key":                     {file: "inspectorz: 4", want: `unknown key "inspectorz"`},
 		"key that is no setting":          {file: "print-config: true", want: `unknown key "print-config"`},
-		"key twice":                       {file: "history: 4\nhistory: 5", want: `"history" already set`},
+		"key twice":                       {file: "history: 4\nhistory: 5", want: "file.yaml: yaml: unmarshal errors:\n  line 2: key \"history\" already set in map\n"},
 		"no mapping":                      {file: "- history", want: "cannot unmarshal"},
 		"no value":                        {file: "history:", want: "history: invalid argument \"\" for \"--history\" flag: want a whole number"},
 		"a list":                          {file: "history: [4]", want: "cannot unmarshal"},
