@@ -98,6 +98,7 @@ func TestPodsOfACluster(t *testing.T) {
 		{"--sort-by name -o name", pods, nil, "shop/b shop/a shop/c", silent},
 		{"-o name", pods, missing, "shop/c shop/b shop/a", " node n4 is missing"},
 		{"-o name", nil, missing, "", " node n4 is missing"},
+		{"-o name", nil, nil, "", silent},
 		{"-n none", pods, missing, table, " node n4 is missing"},
 		{"-n none", pods, nil, table, " no pod is in the namespace none"},
 	} {
