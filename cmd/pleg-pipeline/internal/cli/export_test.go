@@ -163,11 +163,16 @@ func SizeOf(text string) (int64, error) {
 	return int64(size), err
 }
 
-// Settle waits until a daemon of this process knows its pods.
-func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, error)) error {
-	return useDaemon(ctx, Process{Dial: dial}, "in memory", func(ctx context.Context, from source) error {
-		return settle(ctx, logFlags{level: "error"}.console(io.Discard), from)
+// Settle waits until a daemon of this process knows its pods, and lives on for a minute.
+func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, error)) (took time.Duration, err error) {
+	began := time.Now()
+	err = useDaemon(ctx, Process{Dial: dial}, "in memory", func(ctx context.Context, from source) error {
+		err := settle(ctx, logFlags{level: "error"}.console(io.Discard), from)
+		took = time.Since(began)
+		time.Sleep(time.Minute)
+		return err
 	})
+	return took, err
 }
 
 // OnlyHung reports whether all pods that wait for their inspection hang.

@@ -75,6 +75,9 @@ pleg-pipeline: %[1]s has %d answers of [0-9.]+m?s, %d bytes\n$`, path, bytes.Cou
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}
+	if code, _, stderr := run(t, "record", ""); code != cli.ExitUsage || !strings.Contains(stderr, "want the name of the FILE to write") {
+		t.Errorf("to no file: exit code %d, stderr %q", code, stderr)
+	}
 	code, _, stderr := run(t, "record", path+".gz", "-r", simulated(t, 2), "--duration", "100ms", "--relist-period", "1h")
 	// On a busy machine, the time is up before the runtime answers.
 	if up := regexp.MustCompile(`(?m)^pleg-pipeline: the time is up\n(pleg-pipeline: ` + path + `\.gz has .*\n)?\z`); code != cli.ExitOK || !up.MatchString(stderr) {

@@ -132,6 +132,7 @@ var usageErrors = []struct{ args, want string }{
 	{"record a b", `unexpected argument "b"`},
 	{"record a --duration -1s", "--duration must not be negative, got -1s"},
 	{"record a --inspectors 0", "--inspectors must be at least 1, got 0"},
+	{"record a -r replay:", "needs the name of a recording"},
 	{"run -r replay:", "needs the name of a recording"},
 	{"simulate", "--socket is required"},
 	{"simulate --socket /s --pods -1", "--pods must be between 0 and 100000, got -1"},

@@ -89,19 +89,29 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 }
 
 // A command with its own pipeline waits 5 s for slow pods, and then shows what is known. Without a list it shows nothing.
+// It no longer waits once all pods are known, and asks no more.
 func TestSettle(t *testing.T) {
-	for want, s := range map[string]*plegv1.PipelineStatus{
-		"<nil>":             {Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: timestamppb.Now()}},
-		"list pods: broken": {Error: "list pods: broken"},
+	for _, test := range []struct {
+		synced bool
+		status *plegv1.PipelineStatus
+		took   time.Duration
+		want   string
+	}{
+		{false, &plegv1.PipelineStatus{Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: timestamppb.Now()}}, 5 * time.Second, "<nil>"},
+		{false, &plegv1.PipelineStatus{Error: "list pods: broken"}, 5 * time.Second, "list pods: broken"},
+		{true, &plegv1.PipelineStatus{Error: "list pods: broken"}, 0, "<nil>"},
 	} {
-		kit.Bubble(t, want, func(t *testing.T) {
-			h := &hostile.Daemon{
-				OnWatch:  func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) },
-				OnStatus: answer(&plegv1.GetStatusResponse{Status: s}, nil),
+		kit.Bubble(t, test.want, func(t *testing.T) {
+			began, asked := time.Now(), time.Duration(0)
+			h := &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+				asked = time.Since(began)
+				return &plegv1.GetStatusResponse{Status: test.status}, nil
+			}}
+			if !test.synced {
+				h.OnWatch = func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) }
 			}
-			began := time.Now()
-			if err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != want || time.Since(began) != 5*time.Second {
-				t.Errorf("%v after %v, want %s after 5s", err, time.Since(began), want)
+			if took, err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != test.want || took != test.took || asked > took {
+				t.Errorf("%v after %v, asked for the status after %v, want %s after %v", err, took, asked, test.want, test.took)
 			}
 		})
 	}
