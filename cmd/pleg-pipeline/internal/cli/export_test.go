@@ -150,6 +150,9 @@ func AnswerPlugin(out io.Writer, r *doctor.Report) error {
 	return (&doctorCommand{process: Process{Out: out}}).answerPlugin(r, nil)
 }
 
+// ReplayEnded is the cause of the end of a command whose recording has been played.
+var ReplayEnded error = replayEnded{}
+
 // WhileRunning calls a function while others run.
 var WhileRunning = whileRunning
 

@@ -2,8 +2,10 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +23,9 @@ import (
 // recording do, on a fake clock.
 func TestReplay(t *testing.T) {
 	t.Parallel()
+	if !errors.Is(cli.ReplayEnded, context.Canceled) || errors.Is(cli.ReplayEnded, io.EOF) {
+		t.Error("the end of a recording is not a regular end, or is any error")
+	}
 	again := filepath.Join(t.TempDir(), "again.jsonl")
 	t.Cleanup(func() {
 		if text, err := os.ReadFile(again); err != nil || !bytes.Contains(text, []byte(`"redacted":true`)) || bytes.Contains(text, []byte("web-0")) {
@@ -65,9 +70,9 @@ func TestRecord(t *testing.T) {
 	if err != nil || !bytes.HasSuffix(text, []byte(`"end":true}`+"\n")) {
 		t.Errorf("the recording ends with %q, %v", text[max(0, len(text)-80):], err)
 	}
-	header := regexp.MustCompile(`^\{"format":"pleg-pipeline recording","version":3,"program":"\(devel\)","began":"[^"]+","redacted":false\}\n`)
+	header := regexp.MustCompile(`^\{"format":"pleg-pipeline recording","version":3,"program":"\(devel\)","began":"[^"]+","redacted":false\}\n\{"at":"[^"]+","took":"[^"]+","method":"Version",`)
 	if !header.Match(text) {
-		t.Errorf("the recording begins with %.200s", text)
+		t.Errorf("the recording begins with %.300s", text)
 	}
 	said := regexp.MustCompile(fmt.Sprintf(`^pleg-pipeline: connected to simruntime 0\.1\.0 at unix://\S+
 pleg-pipeline: recording to %[1]s
