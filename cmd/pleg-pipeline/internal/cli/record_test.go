@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 		{"events --replay -o json -r replay:testdata/restart.jsonl", `"type":"ContainerStarted"`, "the recording has ended"},
 		{"pods -r replay:testdata/short.jsonl", " hangs since .* in PodSandboxStatus", `replaying testdata/short\.jsonl: 1s of test 1, recorded 2026-01-02T03:04:05Z\n`},
 		{"events --replay --follow=false -r replay:" + cut, "ContainerStarted", `cut\.jsonl: it has no end: the recorder was killed`},
-		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1, recorded 2026-01-02T03:04:05Z\n`},
+		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1, recorded 2026-01-02T03:04:05Z\npleg-pipeline: connected to test 1 at `},
 		{"record --redact -r replay:testdata/restart.jsonl " + again, "^$", "the recording has ended"},
 	} {
 		t.Run(test.args, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -113,6 +114,7 @@ func TestResize(t *testing.T) { synctest.Test(t, testResize) }
 func testResize(t *testing.T) {
 	term, _, _ := show(t, of(viewOf("alpha", 1, 1)))
 	term.wait("alpha")
+	term.screen.EventQ() <- tcell.NewEventInterrupt(nil) // neither a key nor a size
 	for _, size := range []vt.Coord{{X: 120, Y: 40}, {X: 15, Y: 4}, {X: 80, Y: 24}} {
 		term.width, term.height = int(size.X), int(size.Y)
 		term.SetSize(size)
