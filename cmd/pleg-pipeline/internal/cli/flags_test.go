@@ -65,6 +65,9 @@ var flagRows = []flagRow{
 	{"run --node", "run --simulate=1 --nats nats://ADDRESS --cluster c --node n7", "publishing as node n7 of cluster c; to see the events: pleg-pipeline events --fleet nats://ADDRESS --cluster c\n", ""},
 	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c", "publishing as node of-environment of cluster c", ""},
 	{"run --otlp", "", "", "run_test.go"},
+	{"run --nats", "run --simulate=1 --quiet --nats nats://ADDRESS --cluster c", `level=WARN msg="cannot publish events" stage=fleet node=of-environment err=`, ""},
+	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS/v1/logs --cluster c9", "k8s.cluster.name\x12\x04\n\x02c9", ""},
+	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS/v1/logs --node n7", `level=WARN msg="cannot export events" stage=otlp err="export `, ""},
 	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS", "PRI * HTTP/2.0\n", ""},
 	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS/v1/logs", "POST /v1/logs HTTP/1.1\n", ""},
 
