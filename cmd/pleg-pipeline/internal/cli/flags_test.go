@@ -66,10 +66,11 @@ var flagRows = []flagRow{
 	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c", "publishing as node of-environment of cluster c", ""},
 	{"run --otlp", "", "", "run_test.go"},
 	{"run --nats", "run --simulate=1 --quiet --nats nats://ADDRESS --cluster c", `level=WARN msg="cannot publish events" stage=fleet node=of-environment err=`, ""},
-	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS/v1/logs --cluster c9", "k8s.cluster.name\x12\x04\n\x02c9", ""},
-	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS/v1/logs --node n7", `level=WARN msg="cannot export events" stage=otlp err="export `, ""},
-	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS", "PRI * HTTP/2.0\n", ""},
-	{"run --otlp", "run --simulate=1 --otlp http://ADDRESS/v1/logs", "POST /v1/logs HTTP/1.1\n", ""},
+	{"run --nats", "run --simulate=1 --quiet --nats nats://ADDRESS --cluster c9", `,"verdict":{"severity":"`, ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB/v1/logs --cluster c9", "k8s.cluster.name\x12\x04\n\x02c9", ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB/v1/logs --node n7", `level=WARN msg="cannot export events" stage=otlp err=`, ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB", "PRI * HTTP/2.0\n", ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB/v1/logs", "POST /v1/logs HTTP/1.1\n", ""},
 
 	{"--runtime-endpoint", "pods -r /none/socket", "/none/socket", ""},
 	{"--config", "pods --config /none/config", "/none/config", ""},
@@ -165,9 +166,9 @@ func TestFlagsAct(t *testing.T) {
 		t.Run(row.args, func(t *testing.T) {
 			t.Parallel()
 			out, ended := newTranscript(), make(chan struct{})
-			address := natsServer(t, out)
+			address := listen(t, out, answerNATS)
 			texts := strings.NewReplacer(slices.Concat(texts, []string{
-				"ADDRESS", address, "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
+				"ADDRESS", address, "WEB", listen(t, out, refuseHTTP), "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
 			})...)
 			args := strings.Fields(texts.Replace(row.args))
 			text := inContext[row.flags]
@@ -210,21 +211,33 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// natsServer records the messages of its clients. It offers JetStream, without a stream until one
-// is created.
-func natsServer(t *testing.T, sent io.Writer) (address string) {
+// listen returns the address of a server.
+func listen(t *testing.T, sent io.Writer, serve func(net.Conn, io.Writer)) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)
 	var clients sync.WaitGroup
 	clients.Go(func() {
 		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-			clients.Go(func() { answerNATS(conn, sent) })
+			clients.Go(func() { serve(conn, sent) })
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); clients.Wait() })
 	return l.Addr().String()
 }
 
+// refuseHTTP records what clients send.
+func refuseHTTP(conn net.Conn, sent io.Writer) {
+	defer conn.Close()
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		fmt.Fprintln(sent, lines.Text())
+		if strings.HasPrefix(lines.Text(), "POST ") {
+			fmt.Fprint(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+		}
+	}
+}
+
+// answerNATS records the messages of its clients. It offers JetStream, without a stream until one
+// is created.
 func answerNATS(conn net.Conn, sent io.Writer) {
 	defer conn.Close()
 	fmt.Fprint(conn, `INFO {"max_payload":1048576,"headers":true,"nonce":"n"}`+"\r\n")
@@ -239,10 +252,13 @@ func answerNATS(conn net.Conn, sent io.Writer) {
 			fmt.Fprintln(sent, lines.Text())
 			answer = `{"config":` + lines.Text() + "}"
 		}
-		switch words[0] {
-		case "PING":
+		switch {
+		case words[0] == "PING":
 			fmt.Fprint(conn, "PONG\r\n")
-		case "PUB":
+		case strings.Contains(words[1], "API.DIRECT.GET"): // of an agent
+			const none = "NATS/1.0 404 Message Not Found\r\n\r\n"
+			fmt.Fprintf(conn, "HMSG %s 1 %d %d\r\n%s\r\n", words[2], len(none), len(none), none)
+		case strings.HasSuffix(words[0], "PUB"):
 			fmt.Fprintf(conn, "MSG %s 1 %d\r\n%s\r\n", words[2], len(answer), answer)
 		}
 	}
