@@ -102,16 +102,17 @@ func TestSettle(t *testing.T) {
 		{true, &plegv1.PipelineStatus{Error: "list pods: broken"}, 0, "<nil>"},
 	} {
 		kit.Bubble(t, test.want, func(t *testing.T) {
-			began, asked := time.Now(), time.Duration(0)
+			var asked atomic.Int64
+			began := time.Now()
 			h := &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
-				asked = time.Since(began)
+				asked.Store(int64(time.Since(began)))
 				return &plegv1.GetStatusResponse{Status: test.status}, nil
 			}}
 			if !test.synced {
 				h.OnWatch = func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) }
 			}
-			if took, err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != test.want || took != test.took || asked > took {
-				t.Errorf("%v after %v, asked for the status after %v, want %s after %v", err, took, asked, test.want, test.took)
+			if took, err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != test.want || took != test.took || asked.Load() > int64(took) {
+				t.Errorf("%v after %v, asked for the status after %v, want %s after %v", err, took, time.Duration(asked.Load()), test.want, test.took)
 			}
 		})
 	}
