@@ -20,6 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -121,6 +122,26 @@ func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Write
 // PositionAfter returns where --since can continue after an event; "" if it cannot.
 var PositionAfter = position
 
+// PrintPods prints the pods of a state as "pods" does. missing is the error beside the state.
+func PrintPods(p Process, state top.State, missing error, args ...string) error {
+	c, cmd := &podsCommand{viewCommand: viewCommand{process: p.withDefaults(), needsPods: true}}, &cobra.Command{}
+	c.addFlags(cmd)
+	if err := cmp.Or(cmd.ParseFlags(args), c.validate(cmd.Flags())); err != nil {
+		return err
+	}
+	return c.print(context.Background(), c.log.console(p.Err), known{state: state, err: missing})
+}
+
+// known is a source of one state.
+type known struct {
+	source
+
+	state top.State
+	err   error
+}
+
+func (k known) State(context.Context) (top.State, error) { return k.state, k.err }
+
 // PodOfFleet returns what is shown of a pod of a cluster.
 var PodOfFleet = fleetPod
 
@@ -128,6 +149,9 @@ var PodOfFleet = fleetPod
 func AnswerPlugin(out io.Writer, r *doctor.Report) error {
 	return (&doctorCommand{process: Process{Out: out}}).answerPlugin(r, nil)
 }
+
+// ReplayEnded is the cause of the end of a command whose recording has been played.
+var ReplayEnded error = replayEnded{}
 
 // WhileRunning calls a function while others run.
 var WhileRunning = whileRunning
@@ -142,11 +166,16 @@ func SizeOf(text string) (int64, error) {
 	return int64(size), err
 }
 
-// Settle waits until a daemon of this process knows its pods.
-func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, error)) error {
-	return useDaemon(ctx, Process{Dial: dial}, "in memory", func(ctx context.Context, from source) error {
-		return settle(ctx, logFlags{level: "error"}.console(io.Discard), from)
+// Settle waits until a daemon of this process knows its pods, and lives on for a minute.
+func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, error)) (took time.Duration, err error) {
+	began := time.Now()
+	err = useDaemon(ctx, Process{Dial: dial}, "in memory", func(ctx context.Context, from source) error {
+		err := settle(ctx, logFlags{level: "error"}.console(io.Discard), from)
+		took = time.Since(began)
+		time.Sleep(time.Minute)
+		return err
 	})
+	return took, err
 }
 
 // OnlyHung reports whether all pods that wait for their inspection hang.

@@ -32,6 +32,7 @@ var failures = []struct{ args, want string }{
 	{"pods --connect unix://STALE", "it has ended"},
 	{"events --connect FILE", "connect to the daemon at FILE"},
 	{"events --no-headers --fleet nats://BUSY --cluster a/b", `watch fleet: `},
+	{"run --simulate=1 --quiet --nats nats://BUSY --cluster a/b", "--nats: "},
 	{"pods --fleet nats://BUSY --cluster c --tlsca /none/ca", "--fleet: connect to NATS: "},
 	{"pods --fleet nats://BUSY --cluster c --nats-context /none/context --creds /none/creds", "--nats-context: open /none/context: "},
 	{"run --simulate=1 --quiet --nats nats://BUSY --cluster c --creds /none/creds", "--nats: connect to NATS: "},

@@ -40,6 +40,7 @@ var flagRows = []flagRow{
 	{"--nats-context", "pods NATS --nats-context []", "/context is no context of the nats command: json: ", ""},
 	{"--creds", "pods NATS --creds /none/creds", "nats: open /none/creds: no such file or directory\nexit code 1", ""},
 	{"--nkey", "pods NATS --nkey /none/seed", "pleg-pipeline: --nkey: nats: open /none/seed", ""},
+	{"--nkey", "pods NATS --nkey SEED", `"nkey":"UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"`, ""},
 	{"--tlscert", "pods TLS --tlscert /none/cert --tlskey KEY", "client certificate: open /none/cert", ""},
 	{"--tlskey", "pods TLS --tlscert CERT --tlskey /none/key", "client certificate: open /none/key", ""},
 	{"--tlsca", "pods TLS --tlsca /none/ca", "rootCA file: open /none/ca", ""},
@@ -55,7 +56,7 @@ var flagRows = []flagRow{
 	{"fleet create --replicas", "fleet create NATS --replicas 5", "replicas 5, ", ""},
 	{"fleet create --max-age", "fleet create NATS --max-age 9s", `"max_age":9000000000`, ""},
 	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M", `"max_bytes":5242880`, ""},
-	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M --replicas 3", "the stream pleg-v2-c exists: replicas 3, events of 24h0m0s, at most 5242880 bytes\nthe bucket pleg-agents", ""},
+	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M --replicas 3", "the stream pleg-v2-c exists: replicas 3, events of 24h0m0s, at most 5242880 bytes\nthe bucket pleg-agents of the agents exists\n", ""},
 	{"fleet create --max-bytes", "fleet create NATS", "the stream pleg-v2-c exists: replicas 1, events of 24h0m0s, no size limit\n", ""},
 	{"fleet create --max-agent-bytes", "fleet create NATS --max-agent-bytes 6M", `"max_bytes":6291456`, ""},
 	{"fleet forget --silent-for", "", "", tests + "real/fleet/gone_test.go"},
@@ -64,6 +65,12 @@ var flagRows = []flagRow{
 	{"run --node", "run --simulate=1 --nats nats://ADDRESS --cluster c --node n7", "publishing as node n7 of cluster c; to see the events: pleg-pipeline events --fleet nats://ADDRESS --cluster c\n", ""},
 	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c", "publishing as node of-environment of cluster c", ""},
 	{"run --otlp", "", "", "run_test.go"},
+	{"run --nats", "run --simulate=1 --quiet --nats nats://ADDRESS --cluster c", `level=WARN msg="cannot publish events" stage=fleet node=of-environment err=`, ""},
+	{"run --nats", "run --simulate=1 --quiet --nats nats://ADDRESS --cluster c9", `,"verdict":{"severity":"`, ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB/v1/logs --cluster c9", "k8s.cluster.name\x12\x04\n\x02c9", ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB/v1/logs --node n7", `level=WARN msg="cannot export events" stage=otlp err=`, ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB", "PRI * HTTP/2.0\n", ""},
+	{"run --otlp", "run --simulate=1 --otlp http://WEB/v1/logs", "POST /v1/logs HTTP/1.1\n", ""},
 
 	{"--runtime-endpoint", "pods -r /none/socket", "/none/socket", ""},
 	{"--config", "pods --config /none/config", "/none/config", ""},
@@ -100,7 +107,7 @@ var flagRows = []flagRow{
 	{"top --filter", "", "", "top_test.go"},
 
 	{"run --simulate --seed --churn-rate", "run --simulate=3 --seed 7 --churn-rate 0.5", "3 pods, 0.5 changes/s, seed 7", ""},
-	{"simulate --socket --pods --seed --churn-rate", "simulate --socket SOCKET --pods 3 --seed 7 --churn-rate 0.5", "(3 pods, 0.5 changes/s, seed 7) on unix://SOCKET", ""},
+	{"simulate --socket --pods --seed --churn-rate", "simulate --socket SOCKET --pods 3 --seed 7 --churn-rate 0.5", "pleg-pipeline: serving a simulated runtime (3 pods, 0.5 changes/s, seed 7) on unix://SOCKET until interrupted\n", ""},
 	{"simulate --fault --fault-pod", "", "", "doctor_test.go"},
 	{"record --duration --redact", "", "", "record_test.go"},
 	{"run --relist-period --relist-threshold --relist-period-with-events --history --list-timeout --events --inspectors --inspect-timeout", "", "", "usage_test.go"},
@@ -148,8 +155,10 @@ func TestFlagsAct(t *testing.T) {
 	daemon := filepath.Join(t.TempDir(), "pleg.sock")
 	startDaemon(t, daemon)
 	cert, key := kit.SelfSigned(t)
+	seed := filepath.Join(t.TempDir(), "seed") // of the documentation of NATS
+	kit.Must(t, os.WriteFile(seed, []byte("SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"), 0o600))
 	container := string(waitForPods(t, daemon, 2)[0].Status.Containers[0].ID)
-	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key}
+	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key, "SEED", seed}
 	for _, row := range flagRows {
 		if row.seenBy != "" {
 			continue
@@ -157,9 +166,9 @@ func TestFlagsAct(t *testing.T) {
 		t.Run(row.args, func(t *testing.T) {
 			t.Parallel()
 			out, ended := newTranscript(), make(chan struct{})
-			address := natsServer(t, out)
+			address := listen(t, out, answerNATS)
 			texts := strings.NewReplacer(slices.Concat(texts, []string{
-				"ADDRESS", address, "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
+				"ADDRESS", address, "WEB", listen(t, out, refuseHTTP), "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
 			})...)
 			args := strings.Fields(texts.Replace(row.args))
 			text := inContext[row.flags]
@@ -202,24 +211,36 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// natsServer records the messages of its clients. It offers JetStream, without a stream until one
-// is created.
-func natsServer(t *testing.T, sent io.Writer) (address string) {
+// listen returns the address of a server.
+func listen(t *testing.T, sent io.Writer, serve func(net.Conn, io.Writer)) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)
 	var clients sync.WaitGroup
 	clients.Go(func() {
 		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-			clients.Go(func() { answerNATS(conn, sent) })
+			clients.Go(func() { serve(conn, sent) })
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); clients.Wait() })
 	return l.Addr().String()
 }
 
+// refuseHTTP records what clients send.
+func refuseHTTP(conn net.Conn, sent io.Writer) {
+	defer conn.Close()
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		fmt.Fprintln(sent, lines.Text())
+		if strings.HasPrefix(lines.Text(), "POST ") {
+			fmt.Fprint(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+		}
+	}
+}
+
+// answerNATS records the messages of its clients. It offers JetStream, without a stream until one
+// is created.
 func answerNATS(conn net.Conn, sent io.Writer) {
 	defer conn.Close()
-	fmt.Fprint(conn, `INFO {"max_payload":1048576,"headers":true}`+"\r\n")
+	fmt.Fprint(conn, `INFO {"max_payload":1048576,"headers":true,"nonce":"n"}`+"\r\n")
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		fmt.Fprintln(sent, lines.Text())
 		words := strings.Fields(lines.Text() + " - - -")
@@ -231,10 +252,13 @@ func answerNATS(conn net.Conn, sent io.Writer) {
 			fmt.Fprintln(sent, lines.Text())
 			answer = `{"config":` + lines.Text() + "}"
 		}
-		switch words[0] {
-		case "PING":
+		switch {
+		case words[0] == "PING":
 			fmt.Fprint(conn, "PONG\r\n")
-		case "PUB":
+		case strings.Contains(words[1], "API.DIRECT.GET"): // of an agent
+			const none = "NATS/1.0 404 Message Not Found\r\n\r\n"
+			fmt.Fprintf(conn, "HMSG %s 1 %d %d\r\n%s\r\n", words[2], len(none), len(none), none)
+		case strings.HasSuffix(words[0], "PUB"):
 			fmt.Fprintf(conn, "MSG %s 1 %d\r\n%s\r\n", words[2], len(answer), answer)
 		}
 	}

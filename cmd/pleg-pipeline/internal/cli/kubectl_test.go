@@ -1,7 +1,10 @@
 package cli_test
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +13,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
@@ -64,6 +72,42 @@ func TestPodsBeginWithTheTable(t *testing.T) {
 	text := all.String()
 	if code != cli.ExitOK || !strings.HasPrefix(text, "NAMESPACE") || strings.Count(text, " 2/2 ") != 3 || !strings.Contains(text, "connected to") {
 		t.Errorf("exit code %d and %q, want the table first", code, text)
+	}
+}
+
+// The pods of a cluster: the worst first, unless the user sorts them, and what is missing after those that are known.
+func TestPodsOfACluster(t *testing.T) {
+	pod := func(name, node string, of *fleet.Finding) view.Pod {
+		status := &pleg.PodStatus{UID: pleg.PodUID("u-" + name), Name: name, Namespace: "shop"}
+		return cli.PodOfFleet(fleet.Pod{Node: node, Finding: of, Entry: cache.Entry{UID: status.UID, Status: status}})
+	}
+	hangs := func(problem string) *fleet.Finding {
+		return &fleet.Finding{Severity: "problem", Cause: "hung container", Subject: "shop/x", What: "hangs", Detail: problem}
+	}
+	pods := []view.Pod{pod("b", "n2", nil), pod("c", "n9", hangs(" in ContainerStatus")), pod("a", "n3", nil)}
+	missing := errors.New("node n4 is missing")
+	const table = "NODE NAMESPACE POD STATE RUNNING RESTARTS AGE KNOWN DETAILS"
+	const silent = "pleg-pipeline: PROBLEM: node n5 is silent\n <nil>"
+	for _, test := range []struct {
+		args      string
+		pods      []view.Pod
+		missing   error
+		out, said string
+	}{
+		{"", pods, nil, table + " n9 shop c hung 0/0 0 - - hangs in ContainerStatus, stale for - n2 shop b unknown 0/0 0 - - n3 shop a unknown 0/0 0 - -", silent},
+		{"--sort-by name -o name", pods, nil, "shop/b shop/a shop/c", silent},
+		{"-o name", pods, missing, "shop/c shop/b shop/a", " node n4 is missing"},
+		{"-o name", nil, missing, "", " node n4 is missing"},
+		{"-o name", nil, nil, "", silent},
+		{"-n none", pods, missing, table, " node n4 is missing"},
+		{"-n none", pods, nil, table, " no pod is in the namespace none"},
+	} {
+		out, said := newTranscript(), newTranscript()
+		state := top.State{Pods: slices.Clone(test.pods), Cluster: &top.Cluster{Problem: "node n5 is silent"}}
+		err := cli.PrintPods(cli.Process{Out: out, Err: said}, state, test.missing, append(strings.Fields(test.args), "--fleet", "nats://h", "--cluster", "c")...)
+		if got, text := strings.Join(strings.Fields(out.String()), " "), fmt.Sprint(said, err); got != test.out || text != test.said {
+			t.Errorf("pods %s: %q and %q, want %q and %q", test.args, got, text, test.out, test.said)
+		}
 	}
 }
 

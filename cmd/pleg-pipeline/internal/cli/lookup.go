@@ -89,7 +89,7 @@ func (c *lookupCommand) print(ctx context.Context, out console, from daemonSourc
 	found, err := from.client.Lookup(ctx, c.query)
 	if waiting.end(); err != nil {
 		err = fromDaemon(ctx, err)
-		if waiting.why == "" && (errors.Is(err, lookup.ErrNotYet) || errors.Is(err, pleg.ErrNotSynced)) {
+		if waiting.why == "" && errors.Is(err, lookup.ErrNotYet) {
 			if why, _ := whyWaiting(ctx, from); why != "" {
 				err = fmt.Errorf("%w: %s", err, why)
 			}

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -59,6 +60,7 @@ func TestNoDaemon(t *testing.T) {
 		{"events --since 3c5e:1", "", syscall.ECONNREFUSED, "no daemon answers at /run/pleg-pipeline/pleg.sock" + needed},
 		{"pods", "", syscall.EACCES, "connect to the daemon at /run/pleg-pipeline/pleg.sock: permission denied: only root (sudo) and the owner and group of the socket may connect"},
 		{"pods", "", &net.OpError{Op: "dial", Err: syscall.EAGAIN}, "connect to the daemon at /run/pleg-pipeline/pleg.sock: resource temporarily unavailable"},
+		{"pods", "", errors.New("broken"), "connect to the daemon at /run/pleg-pipeline/pleg.sock: broken"},
 		{"pods", "", os.ErrDeadlineExceeded, "connect to the daemon at /run/pleg-pipeline/pleg.sock: the daemon does not answer"},
 		{"pods", "unix:///b", syscall.ENOENT, "connect to the daemon at /b: the socket does not exist: to start a daemon, run pleg-pipeline run --socket /b"},
 		{"pods --connect unix:///a", "/b", syscall.ECONNREFUSED, "connect to the daemon at /a: it has ended"},

@@ -166,12 +166,23 @@ func with(environment map[string]string) cli.Process {
 	return cli.Process{Getenv: func(name string) string { return environment[name] }}
 }
 
+// relative returns a path from the present folder.
+func relative(t *testing.T, path string) string {
+	t.Helper()
+	here, err := os.Getwd()
+	kit.Must(t, err)
+	path, err = filepath.Rel(here, path)
+	kit.Must(t, err)
+	return path
+}
+
 // simulated runs a runtime with this number of pods until the test ends, and returns its endpoint.
 func simulated(t *testing.T, pods int, flags ...string) string {
 	t.Helper()
 	socket := socketPath(t)
-	s := start(t, io.Discard, slices.Concat([]string{"simulate", "--socket", socket, "--pods", strconv.Itoa(pods), "--churn-rate", "0"}, flags)...)
+	s := start(t, io.Discard, slices.Concat([]string{"simulate", "--socket", relative(t, socket), "--pods", strconv.Itoa(pods), "--churn-rate", "0"}, flags)...)
 	t.Cleanup(func() { s.stopAndWait(t) })
+	s.stderr.await(t, " on unix://"+socket+" until interrupted\n")
 	s.stderr.await(t, "simulated runtime serves")
 	return "unix://" + socket
 }
@@ -208,11 +219,7 @@ func waitForPods(t *testing.T, socket string, n int) []cache.Entry {
 func TestRunServesSocket(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "created", "pleg.sock") // the daemon creates the directory
-	here, err := os.Getwd()
-	kit.Must(t, err)
-	relative, err := filepath.Rel(here, socket)
-	kit.Must(t, err)
-	s := startDaemon(t, relative)
+	s := startDaemon(t, relative(t, socket))
 	info, err := os.Stat(socket)
 	if err != nil || info.Mode() != os.ModeSocket|0o660 {
 		t.Errorf("socket = %v, %v, want mode 0660", info.Mode(), err)

@@ -80,7 +80,6 @@ func (c *podsCommand) run(ctx context.Context) error {
 	return c.use(ctx, out, func(ctx context.Context, from source) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() != nil {
-			sayReplayed(ctx, out)
 			return nil // the command was interrupted
 		}
 		return err

@@ -2,14 +2,17 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -20,6 +23,9 @@ import (
 // recording do, on a fake clock.
 func TestReplay(t *testing.T) {
 	t.Parallel()
+	if !errors.Is(cli.ReplayEnded, context.Canceled) || errors.Is(cli.ReplayEnded, io.EOF) {
+		t.Error("the end of a recording is not a regular end, or is any error")
+	}
 	again := filepath.Join(t.TempDir(), "again.jsonl")
 	t.Cleanup(func() {
 		if text, err := os.ReadFile(again); err != nil || !bytes.Contains(text, []byte(`"redacted":true`)) || bytes.Contains(text, []byte("web-0")) {
@@ -40,7 +46,7 @@ func TestReplay(t *testing.T) {
 		{"events --replay -o json -r replay:testdata/restart.jsonl", `"type":"ContainerStarted"`, "the recording has ended"},
 		{"pods -r replay:testdata/short.jsonl", " hangs since .* in PodSandboxStatus", `replaying testdata/short\.jsonl: 1s of test 1, recorded 2026-01-02T03:04:05Z\n`},
 		{"events --replay --follow=false -r replay:" + cut, "ContainerStarted", `cut\.jsonl: it has no end: the recorder was killed`},
-		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1, recorded 2026-01-02T03:04:05Z\n`},
+		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1, recorded 2026-01-02T03:04:05Z\npleg-pipeline: connected to test 1 at `},
 		{"record --redact -r replay:testdata/restart.jsonl " + again, "^$", "the recording has ended"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
@@ -64,8 +70,9 @@ func TestRecord(t *testing.T) {
 	if err != nil || !bytes.HasSuffix(text, []byte(`"end":true}`+"\n")) {
 		t.Errorf("the recording ends with %q, %v", text[max(0, len(text)-80):], err)
 	}
-	if !bytes.HasPrefix(text, []byte(`{"format":"pleg-pipeline recording","version":3,"program":"(devel)",`)) {
-		t.Errorf("the recording begins with %.100s", text)
+	header := regexp.MustCompile(`^\{"format":"pleg-pipeline recording","version":3,"program":"\(devel\)","began":"[^"]+","redacted":false\}\n\{"at":"[^"]+","took":"[^"]+","method":"Version",`)
+	if !header.Match(text) {
+		t.Errorf("the recording begins with %.300s", text)
 	}
 	said := regexp.MustCompile(fmt.Sprintf(`^pleg-pipeline: connected to simruntime 0\.1\.0 at unix://\S+
 pleg-pipeline: recording to %[1]s
@@ -75,6 +82,9 @@ pleg-pipeline: %[1]s has %d answers of [0-9.]+m?s, %d bytes\n$`, path, bytes.Cou
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}
+	if code, _, stderr := run(t, "record", ""); code != cli.ExitUsage || !strings.Contains(stderr, "want the name of the FILE to write") {
+		t.Errorf("to no file: exit code %d, stderr %q", code, stderr)
+	}
 	code, _, stderr := run(t, "record", path+".gz", "-r", simulated(t, 2), "--duration", "100ms", "--relist-period", "1h")
 	// On a busy machine, the time is up before the runtime answers.
 	if up := regexp.MustCompile(`(?m)^pleg-pipeline: the time is up\n(pleg-pipeline: ` + path + `\.gz has .*\n)?\z`); code != cli.ExitOK || !up.MatchString(stderr) {
@@ -82,12 +92,13 @@ pleg-pipeline: %[1]s has %d answers of [0-9.]+m?s, %d bytes\n$`, path, bytes.Cou
 	}
 }
 
-// TestRecordToFullDisk requires an error and no file if nothing can be written.
+// TestRecordToFullDisk requires an error at once and no file if nothing can be written.
 func TestRecordToFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.jsonl.gz")
-	p := newProcess(t, "-c", `ulimit -f 0; exec "$0" "$@"`, os.Args[0], "record", path, "-r", simulated(t, 2), "--duration", "10s")
+	p := newProcess(t, "-c", `ulimit -f 0; exec "$0" "$@"`, os.Args[0], "record", path, "-r", simulated(t, 2), "--duration", "1m")
 	p.cmd.Path = "/bin/sh"
-	if err := p.cmd.Run(); err == nil || !strings.Contains(p.stderr.String(), "write "+path+": file too large") {
+	began := time.Now()
+	if err := p.cmd.Run(); err == nil || time.Since(began) > 55*time.Second || !strings.Contains(p.stderr.String(), "write "+path+": file too large") {
 		t.Errorf("%v, stderr %q; want that the file is too large", err, p.stderr)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

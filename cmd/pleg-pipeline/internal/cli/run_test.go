@@ -99,6 +99,21 @@ func TestEndsWhenTheReaderOfAQuietNodeCloses(t *testing.T) {
 	}
 }
 
+// A simulated runtime needs a folder for its socket, whose path must not be long.
+func TestNoPrivateSocket(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("d", 100))
+	kit.Must(t, os.Mkdir(long, 0o700))
+	for dir, why := range map[string]string{"/none": "stat /none: no", long: "listen unix " + long} {
+		t.Setenv("TMPDIR", dir)
+		if code, _, stderr := run(t, "run", "--simulate=1"); code != cli.ExitFailure || !strings.Contains(stderr, "\npleg-pipeline: create a socket: "+why) {
+			t.Errorf("exit code %d, stderr %q, want %q", code, stderr, why)
+		}
+	}
+	if left, err := os.ReadDir(long); err != nil || len(left) > 0 {
+		t.Errorf("%v is left behind, %v", left, err)
+	}
+}
+
 // What serves a command ends after the command, and its error is the cause of the command's end.
 func TestServersOutliveTheirClients(t *testing.T) {
 	failed := errors.New("broken")

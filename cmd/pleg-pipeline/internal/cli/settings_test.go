@@ -103,7 +103,9 @@ func TestSettingsOfOpenTelemetry(t *testing.T) {
 	}{
 		{want: `# otlp: "" # default`},
 		{all: "http://all:4317", want: "otlp: http://all:4317 # OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{all: "http://all:4317/", want: "otlp: http://all:4317/ # OTEL_EXPORTER_OTLP_ENDPOINT"},
 		{all: "http://all/base", want: "otlp: http://all/base/v1/logs # OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{logs: "http://logs/base", want: "otlp: http://logs/base # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
 		{logs: "logs:1", all: "all:1", file: "otlp: file:1", want: "otlp: logs:1 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
 		{own: "own:1", logs: "logs:1", file: "otlp: file:1", want: "otlp: own:1 # PLEG_PIPELINE_OTLP"},
 		{own: "own:1", logs: "logs:1", args: []string{"--otlp", "line:1"}, want: "otlp: line:1 # command line"},
@@ -132,15 +134,16 @@ func TestSettingsErrors(t *testing.T) {
 		file string
 		want string
 	}{
-		"two unknown keys":             {file: "zeta: 4\nalpha: 5", want: `file.yaml: unknown key "alpha": want the names of flags without the dashes`},
-		"unknown key":                  {file: "inspectorz: 4", want: `unknown key "inspectorz"`},
-		"key that is no setting":       {file: "print-config: true", want: `unknown key "print-config"`},
-		"key twice":                    {file: "history: 4\nhistory: 5", want: `"history" already set`},
-		"no mapping":                   {file: "- history", want: "cannot unmarshal"},
-		"no value":                     {file: "history:", want: "history: invalid argument \"\" for \"--history\" flag: want a whole number"},
-		"a list":                       {file: "history: [4]", want: "cannot unmarshal"},
-		"bad value":                    {file: "history: many", want: "file.yaml: history: invalid argument \"many\""},
-		"bad value in the environment": {env: map[string]string{"PLEG_PIPELINE_HISTORY": "many"}, want: "PLEG_PIPELINE_HISTORY: invalid argument \"many\" for \"--history\" flag: want a whole number"},
+		"two unknown keys":                {file: "zeta: 4\nalpha: 5", want: `file.yaml: unknown key "alpha": want the names of flags without the dashes`},
+		"unknown key":                     {file: "inspectorz: 4", want: `unknown key "inspectorz"`},
+		"key that is no setting":          {file: "print-config: true", want: `unknown key "print-config"`},
+		"key twice":                       {file: "history: 4\nhistory: 5", want: "file.yaml: yaml: unmarshal errors:\n  line 2: key \"history\" already set in map\n"},
+		"no mapping":                      {file: "- history", want: "cannot unmarshal"},
+		"no value":                        {file: "history:", want: "history: invalid argument \"\" for \"--history\" flag: want a whole number"},
+		"a list":                          {file: "history: [4]", want: "cannot unmarshal"},
+		"bad value":                       {file: "history: many", want: "file.yaml: history: invalid argument \"many\""},
+		"bad value in the environment":    {env: map[string]string{"PLEG_PIPELINE_HISTORY": "many"}, want: "PLEG_PIPELINE_HISTORY: invalid argument \"many\" for \"--history\" flag: want a whole number"},
+		"bad endpoint in the environment": {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:x/base"}, want: "--otlp (OTEL_EXPORTER_OTLP_ENDPOINT): bad endpoint: want"},
 		"two bad variables": {
 			env:  map[string]string{"PLEG_PIPELINE_RELIST_PERIOD": "x", "PLEG_PIPELINE_INSPECTORS": "few"},
 			want: "want a time with its unit, such as 10s\nenvironment variable PLEG_PIPELINE_INSPECTORS: invalid argument \"few\" for \"--inspectors\" flag",

@@ -89,19 +89,30 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 }
 
 // A command with its own pipeline waits 5 s for slow pods, and then shows what is known. Without a list it shows nothing.
+// It no longer waits once all pods are known, and asks no more.
 func TestSettle(t *testing.T) {
-	for want, s := range map[string]*plegv1.PipelineStatus{
-		"<nil>":             {Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: timestamppb.Now()}},
-		"list pods: broken": {Error: "list pods: broken"},
+	for _, test := range []struct {
+		synced bool
+		status *plegv1.PipelineStatus
+		took   time.Duration
+		want   string
+	}{
+		{false, &plegv1.PipelineStatus{Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: timestamppb.Now()}}, 5 * time.Second, "<nil>"},
+		{false, &plegv1.PipelineStatus{Error: "list pods: broken"}, 5 * time.Second, "list pods: broken"},
+		{true, &plegv1.PipelineStatus{Error: "list pods: broken"}, 0, "<nil>"},
 	} {
-		kit.Bubble(t, want, func(t *testing.T) {
-			h := &hostile.Daemon{
-				OnWatch:  func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) },
-				OnStatus: answer(&plegv1.GetStatusResponse{Status: s}, nil),
-			}
+		kit.Bubble(t, test.want, func(t *testing.T) {
+			var asked atomic.Int64
 			began := time.Now()
-			if err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != want || time.Since(began) != 5*time.Second {
-				t.Errorf("%v after %v, want %s after 5s", err, time.Since(began), want)
+			h := &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+				asked.Store(int64(time.Since(began)))
+				return &plegv1.GetStatusResponse{Status: test.status}, nil
+			}}
+			if !test.synced {
+				h.OnWatch = func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return silent(stream.Context()) }
+			}
+			if took, err := cli.Settle(t.Context(), serveHostile(t, "", h)); fmt.Sprint(err) != test.want || took != test.took || asked.Load() > int64(took) {
+				t.Errorf("%v after %v, asked for the status after %v, want %s after %v", err, took, time.Duration(asked.Load()), test.want, test.took)
 			}
 		})
 	}
@@ -172,6 +183,12 @@ func TestWhatCommandsSay(t *testing.T) {
 		}
 	}
 	now := timestamppb.New(began)
+	looksUp := func(err error, and func(context.Context) (*plegv1.GetStatusResponse, error)) func() *hostile.Daemon {
+		return func() *hostile.Daemon {
+			return &hostile.Daemon{OnStatus: and, OnLookup: answer(&plegv1.LookupResponse{PodUid: "u1"}, err)}
+		}
+	}
+	failing := answer(&plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{At: now, Error: "list pods: broken", Relist: &plegv1.RelistStatus{Success: now}}}, nil)
 	for _, test := range []struct {
 		args           string
 		daemon         func() *hostile.Daemon
@@ -184,6 +201,10 @@ func TestWhatCommandsSay(t *testing.T) {
 		{"events -o name", silence, 10500 * time.Millisecond, -1, "", "waiting for the daemon: it has sent nothing for 10s\n", ""},
 		{"pods", silence, 30 * time.Second, 1, "", "the daemon does not answer\n", ""},
 		{"lookup --pid 1", silence, 32 * time.Second, 1, "", "the daemon does not answer\n", ""},
+		{"lookup c", looksUp(status.Error(codes.FailedPrecondition, "not yet"), failing), 0, 1, "", "not yet: waiting: PROBLEM: the node is not healthy: list pods: broken\n", ""},
+		{"lookup c", looksUp(status.Error(codes.FailedPrecondition, "not yet"), nil), 0, 1, "", "not yet\n", ""},
+		{"lookup c", looksUp(status.Error(codes.NotFound, "no container"), failing), 0, 1, "", "no container\n", ""},
+		{"lookup c", looksUp(nil, answer((*plegv1.GetStatusResponse)(nil), status.Error(codes.Internal, "it is broken"))), 0, 1, "", "status of the pipeline: rpc error: code = Internal desc = it is broken\n", ""},
 		{"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 1900 * time.Millisecond, -1, "", "", ""},
 		{
 			"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 2100 * time.Millisecond, -1, "",
@@ -194,6 +215,21 @@ func TestWhatCommandsSay(t *testing.T) {
 				At: now, Healthy: true, Relist: &plegv1.RelistStatus{Success: now, Pods: 5},
 				Quarantined: []*plegv1.QuarantinedPod{{Uid: "u1", Namespace: "shop", Name: "web-0", Since: timestamppb.New(began.Add(-time.Minute)), Hung: 2}},
 			}), 1100 * time.Millisecond, -1, "", "waiting: PROBLEM: shop/web-0 hangs since 23:59\n", "",
+		},
+		{ // a reason that changes is told again, and one that ends is no silence
+			"events -o name", func() *hostile.Daemon {
+				h := waits(nil)()
+				h.OnStatus = func(context.Context) (*plegv1.GetStatusResponse, error) {
+					ago := time.Since(began)
+					if ago > 6*time.Second {
+						return nil, status.Error(codes.Internal, "broken")
+					}
+					return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
+						At: now, Healthy: true, Waiting: 7 - uint32(ago/(4*time.Second)), Relist: &plegv1.RelistStatus{Success: now, Pods: 9},
+					}}, nil
+				}
+				return h
+			}, time.Minute, -1, "", "waiting for the inspection of 7 of 9 pods\nwaiting for the inspection of 6 of 9 pods\n", "",
 		},
 		{ // newer pods than those of the list
 			"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 4, Relist: &plegv1.RelistStatus{Success: now, Pods: 3}}), time.Minute, -1, "",
@@ -218,6 +254,12 @@ func TestWhatCommandsSay(t *testing.T) {
 		},
 		{"events --no-headers --since 5m --pod b", watch(started(2, "a", 10*time.Minute)), time.Second, -1, "", "no pod has the name b; waiting for one\n", "e:2"},
 		{"events -o name --since 1h -n x -n y", watch(started(2, "a", 10*time.Minute)), time.Second, -1, "shop/a\n", "no pod is in the namespace x, y; waiting for one\n", "e:2"},
+		{ // pods that hang are awaited for half a second; each answer takes a millisecond
+			"pods -o name", waits(&plegv1.PipelineStatus{
+				At: now, Healthy: true, Waiting: 1, Relist: &plegv1.RelistStatus{Success: now, Pods: 1},
+				Overdue: []*plegv1.Inspection{{PodUid: "u1", PodNamespace: "shop", PodName: "web-0", Started: timestamppb.New(began.Add(-time.Minute)), Hung: true}},
+			}), 502 * time.Millisecond, 0, "shop/web-0\n", "PROBLEM: shop/web-0 hangs since 23:59 (60s)\n", "",
+		},
 		{"events -o name --follow=false --pod b", watch(synced), 0, 0, "", "", ""},
 		{"pods -o name b c", watch(synced), 0, 1, "", "no pod has the name b, c\n", ""},
 	} {
@@ -277,8 +319,17 @@ func TestDaemonStopsWhileItIsAsked(t *testing.T) {
 	}
 }
 
-// A connection takes at most two seconds, and the search for a runtime begins again each second.
+// A connection takes at most two seconds, that to a NATS server five, and the search for a runtime begins again each second.
 func TestTimesOfConnections(t *testing.T) {
+	for _, args := range []string{"pods", "fleet create", "fleet forget n1"} {
+		kit.Bubble(t, args, func(t *testing.T) {
+			began := time.Now()
+			code, _, stderr := run(t, append(strings.Fields(args), "--fleet", "nats://127.0.0.1:1", "--cluster", "c")...)
+			if took := time.Since(began); code != 1 || stderr != "pleg-pipeline: --fleet nats://127.0.0.1:1: no server answers\n" || took.Round(time.Second) != 5*time.Second {
+				t.Errorf("exit code %d after %v, %q", code, took, stderr)
+			}
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		began, dialed := time.Now(), ""
 		p := cli.Process{Dial: func(ctx context.Context, socket string) (net.Conn, error) {
@@ -289,6 +340,14 @@ func TestTimesOfConnections(t *testing.T) {
 		if code, _, stderr := execute(t, p, "pods"); code != 1 || !strings.HasSuffix(stderr, ": the daemon does not answer\n") || time.Since(began) != 2*time.Second {
 			t.Errorf("exit code %d after %v, %q, %q", code, time.Since(began), dialed, stderr)
 		}
+		blocked, w := io.Pipe() // the reader of the output is awaited for a second
+		s := startIn(t, cli.Process{Dial: serveHostile(t, "", &hostile.Daemon{})}, w, "events", "--replay", "--connect", "socket")
+		synctest.Wait()
+		began = time.Now()
+		if s.stopAndWait(t); time.Since(began) != time.Second {
+			t.Errorf("it ended after %v: %s", time.Since(began), s.stderr)
+		}
+		_ = blocked.Close()
 		var looks atomic.Int32
 		p = cli.Process{Sockets: []string{}, Getenv: func(name string) string {
 			if name == endpoint.EnvEndpoint {
@@ -296,7 +355,7 @@ func TestTimesOfConnections(t *testing.T) {
 			}
 			return ""
 		}}
-		s := startIn(t, p, io.Discard, "run", "--wait-for-runtime")
+		s = startIn(t, p, io.Discard, "run", "--wait-for-runtime")
 		time.Sleep(10500 * time.Millisecond)
 		s.stopAndWait(t)
 		if n, want := looks.Load(), "\npleg-pipeline: context canceled before there was an answer\n"; n != 11 || !strings.HasSuffix(s.stderr.String(), want) {

@@ -72,6 +72,9 @@ func TestRequestOfAReplayFails(t *testing.T) {
 				if got := strings.Count(strings.Join(names, " "), "pleg.gap"); got != tc.gaps || len(names) == 0 || !strings.HasPrefix(names[len(names)-1], "pleg.synced") {
 					n.t.Errorf("got %v, want %d Gaps and Synced at the end", names, tc.gaps)
 				}
+				if !slices.Contains(n.receiver.sizes, 256) {
+					n.t.Errorf("requests of %v records, want 256 of a long replay", n.receiver.sizes)
+				}
 				if tc.gaps > 0 {
 					n.requirePromises()
 				}

@@ -208,8 +208,8 @@ func (n *node) requirePromises() {
 	n.t.Helper()
 	kit.Must(n.t, logrecords.Check(n.receiver.got(), n.truth.Events()))
 	for i, size := range n.receiver.sizes {
-		if size == 0 || size > otlp.MaxBatch {
-			n.t.Errorf("request %d has %d records, want 1 to %d", i, size, otlp.MaxBatch)
+		if size == 0 || size > 256 {
+			n.t.Errorf("request %d has %d records, want 1 to 256", i, size)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,8 +31,15 @@ func testKeys(t *testing.T) {
 	if asked := s.asked.Load(); asked == nil || !reflect.DeepEqual(*asked, pleg.SubscribeOptions{Name: "pleg-pipeline-top", Replay: true}) {
 		t.Errorf("it asks for the events %+v, want the last one of each container too", asked)
 	}
+	synctest.Wait()
 	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
-	term.wait("started   shop/alpha")
+	for frame, shown := range []bool{false, true} { // ten frames a second
+		time.Sleep(time.Duration(frame) * 100 * time.Millisecond)
+		synctest.Wait()
+		if text := term.text(); strings.Contains(text, "started   shop/alpha") != shown {
+			t.Errorf("frame %d:\n%s", frame, text)
+		}
+	}
 
 	term.write("/beta") // typed in one go, as over a slow connection
 	term.wait("filter: beta")
@@ -56,6 +64,7 @@ func testKeys(t *testing.T) {
 	term.waitGone("removed   shop/beta")
 	term.write("p")
 	term.wait("removed   shop/beta")
+	term.waitGone("paused")
 	term.write("p") // no event has come since
 	term.wait("events: paused, 0 new")
 	term.write("p")
@@ -105,6 +114,7 @@ func TestResize(t *testing.T) { synctest.Test(t, testResize) }
 func testResize(t *testing.T) {
 	term, _, _ := show(t, of(viewOf("alpha", 1, 1)))
 	term.wait("alpha")
+	term.screen.EventQ() <- tcell.NewEventInterrupt(nil) // neither a key nor a size
 	for _, size := range []vt.Coord{{X: 120, Y: 40}, {X: 15, Y: 4}, {X: 80, Y: 24}} {
 		term.width, term.height = int(size.X), int(size.Y)
 		term.SetSize(size)

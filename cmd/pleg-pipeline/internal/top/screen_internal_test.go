@@ -165,8 +165,9 @@ func TestHeights(t *testing.T) {
 			if !strings.HasPrefix(text, "PROBLEM:") || !strings.Contains(text, "\nDo: ") || !strings.Contains(text, "\ninspecting") || !strings.HasPrefix(lines[height], "/ filter") {
 				t.Errorf("%d x %d lacks the verdict, the advice, the figures or the keys:\n%s", width, height+1, text)
 			}
-			if feed && !strings.Contains(pods, "\nshop ") {
-				t.Errorf("%d x %d has events and no pods:\n%s", width, height+1, text)
+			top := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "inspecting") }) + 1
+			if shown := strings.Contains(pods, "\nshop "); shown != (height-top >= 2) || feed && !shown {
+				t.Errorf("%d x %d has events and no pods, or no pods in %d lines:\n%s", width, height+1, height-top, text)
 			}
 		}
 	}
@@ -235,8 +236,8 @@ func TestColors(t *testing.T) {
 		m.apply(update{state: State{Pods: []view.Pod{p}, Cluster: &Cluster{}}}, noon)
 		s.draw(m, noon)
 		columns := m.columns(80, noon)
-		if _, style, _ := s.Get(0, 0); style.GetForeground() != color.PaletteColor(want) || columns[len(columns)-1].Color(m.rows[0]) != reason {
-			t.Errorf("%s has the color %v, its reason %s", severity, style.GetForeground(), columns[len(columns)-1].Color(m.rows[0]))
+		if _, style, _ := s.Get(0, 0); style != plain.Foreground(color.PaletteColor(want)).Bold(true) || columns[len(columns)-1].Color(m.rows[0]) != reason {
+			t.Errorf("%s has the style %v, its reason %s", severity, style, columns[len(columns)-1].Color(m.rows[0]))
 		}
 		colored := 0
 		for at := 80; at < 80*24; at++ {
@@ -401,6 +402,14 @@ func TestWhatAnEventLeaves(t *testing.T) {
 	if latest := m.pods["uid-c"].latest(noon); latest != "(sandbox) died" || len(m.pods) != 3 {
 		t.Errorf("the last event of a pod without containers is %q, and there are %d pods", latest, len(m.pods))
 	}
+	for _, latest := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerRemoved} {
+		ev := event("c", latest)
+		ev.Replayed = true
+		m.addEvent(ev, noon)
+	}
+	if latest := m.pods["uid-c"].latest(noon); latest != "app removed" {
+		t.Errorf("the last event of a pod with containers is %q", latest)
+	}
 	m.apply(update{state: State{Pods: pods}}, noon)
 	for n, name := range []string{"a", "b"} {
 		if p := m.rows[n]; p.FullName() != "n-"+name+" shop/"+name || p.latest(noon) != "app started" || len(p.recent) != 1-n {
@@ -449,7 +458,7 @@ func TestEditAndScroll(t *testing.T) {
 		{"End PgDn", "", 20},
 		{"End Up", "", 19},
 		{"End Home", "", 0},
-		{"/ a Up b Enter", "ab", 0},
+		{"/ a Up b \x07 Enter", "ab", 0},
 	} {
 		m := newModel(Options{})
 		m.apply(of(all...), noon)
