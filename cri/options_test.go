@@ -35,13 +35,13 @@ func TestNewRejects(t *testing.T) {
 		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "cri: Options.StatusTimeout must be positive, got -1ns"},
 		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "cri: Options.ConnectTimeout must be positive, got -1ns"},
 		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "cri: Options.MaxRecvBytes must be positive, got -3"},
-		{"a bad dial option", "/s", cri.Options{DialOptions: []grpc.DialOption{grpc.WithDefaultServiceConfig("{")}}, "cri: endpoint /s: "},
+		{"a bad dial option", "/s", cri.Options{DialOptions: []grpc.DialOption{grpc.WithDefaultServiceConfig("{")}}, "cri: endpoint /s: grpc: the provided default service config is invalid: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			tt.opts.Registerer = registry
 			client, err := cri.New(tt.endpoint, tt.opts)
-			if client != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) {
+			if exact := !strings.HasSuffix(tt.words, ": "); client != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) || exact && err.Error() != tt.words {
 				t.Errorf("got %v, %v; want the error %s", client, err, tt.words)
 			}
 			if option := strings.Contains(tt.words, "Options."); errors.Is(err, pleg.ErrInvalidOption) != option {
@@ -49,6 +49,9 @@ func TestNewRejects(t *testing.T) {
 			}
 			client, err = cri.New("/"+strings.Repeat("x", 106), cri.Options{Registerer: registry}) // as long as allowed
 			must(t, err)                                                                           // nothing is left in the registry
+			if _, err := cri.New("/s", cri.Options{Registerer: registry}); err == nil || !strings.HasPrefix(err.Error(), "cri: register metric pleg_") {
+				t.Errorf("a second client with the registerer: %v", err)
+			}
 			must(t, client.Close())
 			if left, err := registry.Gather(); err != nil || len(left) > 0 {
 				t.Errorf("%d metrics are left by a client that is closed, %v", len(left), err)

@@ -2,6 +2,7 @@ package simruntime_test
 
 import (
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,9 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 
 // If its listener fails, Serve returns why, and serves no connection any more.
 func TestServeEndsWithItsListener(t *testing.T) {
+	var others kit.Log
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(others.Logger())
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 10)
 		client := cri.NewRuntimeServiceClient(kit.Connect(t, l.DialContext))
@@ -60,5 +64,6 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); err == nil || !strings.HasPrefix(err.Error(), "simulated runtime: listen on ") {
 			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)
 		}
+		others.RequireLines(t, 0, "") // without a logger, nothing is logged
 	})
 }
