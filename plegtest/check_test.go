@@ -60,6 +60,11 @@ func TestCheckRuntime(t *testing.T) {
 			case 2:
 				clear(first) // the runtime uses its slice again
 			}
+			for n, pod := range pods {
+				again := *pod
+				again.Native = new(chan int) // of each list
+				pods[n] = &again
+			}
 			return pods, ctx.Err()
 		}})
 	})
@@ -202,8 +207,8 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		"id twice in a pod":                 {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c"}}, Sandboxes: []*pleg.Container{{ID: "c"}}}), `ListPods: the id "c" is in the list twice: of pod "u" and of pod "u"`},
 		"id in two pods":                    {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "nginx"}}}), `ListPods: the id "nginx" is in the list twice: of pod "web" and of pod "u"`},
 		"name that is not text":             {listing(&pleg.Pod{UID: "u", Name: "\xff"}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
-		"label that is not text":            {listing(&pleg.Pod{UID: "u", Labels: map[string]string{"a": "\xff"}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
-		"container's name that is not text": {listing(&pleg.Pod{UID: "u", Sandboxes: []*pleg.Container{{ID: "s", Name: "\xff"}}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
+		"label that is not text":            {listing(&pleg.Pod{UID: "u", Labels: map[string]string{"a": "\xff", "b": "", "c": "", "d": "", "e": "", "f": "", "g": "", "h": ""}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
+		"container's name that is not text": {listing(&pleg.Pod{UID: "u", Sandboxes: []*pleg.Container{{ID: "r"}, {ID: "s", Name: "\xff"}, {ID: "t"}}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
 		"status that is not text":           {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].Annotations = map[string]string{"\xff": ""} }), `PodStatus of A_POD WHEN: "\xff" is not UTF-8: use strings.ToValidUTF8`},
 		"pods that change": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			if calls.Add(1) == 2 {

@@ -172,6 +172,10 @@ func TestCounts(t *testing.T) {
 	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); !errors.Is(err, errFault) {
 		t.Errorf("the inspection failed with %v, want the fault of all inspections first", err)
 	}
+	r.SetInspectFault(plegtest.Fail(nil))
+	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); err == nil || err.Error() != "another" {
+		t.Errorf("the inspection failed with %v, want the fault of the pod", err)
+	}
 }
 
 // Each word is a container or a sandbox, in the pod and in its status.

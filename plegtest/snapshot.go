@@ -75,9 +75,7 @@ func notUTF8(v reflect.Value) (text string) {
 			return v.String()
 		}
 	case reflect.Pointer:
-		if !v.IsNil() {
-			return notUTF8(v.Elem())
-		}
+		return notUTF8(v.Elem())
 	case reflect.Struct:
 		for _, field := range v.Fields() {
 			text = cmp.Or(text, notUTF8(field))
