@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
@@ -65,6 +67,19 @@ func TestRuntimeThatWaitsInTheKernel(t *testing.T) {
 		}
 		return nil
 	})
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("unix", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, _, err := c.observed.ClientHandshake(t.Context(), "", conn); err != nil || c.observed.last.Load().pid != os.Getpid() {
+		t.Errorf("a connection is to the process %d, %v, want %d", c.observed.last.Load().pid, err, os.Getpid())
+	}
 	c.observed.last.Store(&connection{pid: os.Getpid()})
 	if p := nodestate.Of(c.Report().Details).Process; p != nil {
 		t.Errorf("a runtime in this process is reported as %+v", p)

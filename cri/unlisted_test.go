@@ -64,6 +64,15 @@ func TestListPodAsksForItsSandbox(t *testing.T) {
 	}
 }
 
+// The labels of a pod are those of a sandbox that is known, also if its newest container is in another.
+func TestLabelsOfAKnownSandbox(t *testing.T) {
+	fake := unlistedSandbox(new(atomic.Int64), noFault)
+	c2 := labelled(container("c2", "s2", 1, 3), "u1")
+	c2.Labels["io.kubernetes.pod.name"], c2.Labels["io.kubernetes.pod.namespace"] = "name-s1", "ns-s1"
+	fake.Containers = append(fake.Containers, c2)
+	wantList(t, connect(t, fake, cri.Options{}), "u1 ns-s1/name-s1 map[app:web of:s1] c2<s2 name-c2#3 running@3 c1<s1 name-c1#2 running@2\n")
+}
+
 // A sandbox that was in an earlier list is not asked for, however long ago, and neither is one of a pod
 // with another sandbox. Without its containers, a sandbox is forgotten.
 func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
@@ -214,6 +223,8 @@ func TestSharedUIDIsTakenOver(t *testing.T) {
 			{"123", "u1=name-s2 u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
 			{"13", "u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
 			{"013", "u1=name-s0 u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
+			{"2", "u1=name-s2"},
+			{"02", "u1=name-s2 u1@ns-s0.name-s0=name-s0"}, // although it is older
 		} {
 			fake.Sandboxes = nil
 			for _, digit := range tc.listed {
