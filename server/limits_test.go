@@ -189,6 +189,14 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 			t.Errorf("%v refused calls in the metrics, want 81", n)
 		}
 		time.Sleep(time.Second)
+		lists := runtime.Counts().PodLists
+		for _, reinspect := range []bool{false, true} { // the second is for the next list of all pods
+			_, err := c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{PodUid: "a", Reinspect: reinspect})
+			kit.Must(t, err)
+			if synctest.Wait(); runtime.Counts().PodLists != lists+1 {
+				t.Errorf("reinspect %t: %d lists of the pod, want 1", reinspect, runtime.Counts().PodLists-lists)
+			}
+		}
 		wantText(t, "a second later", ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}), codes.NotFound, pleg.ErrUnknownPod.Error())
 		err = ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
 		wantText(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
