@@ -86,6 +86,36 @@ func TestPods(t *testing.T) {
 	})
 }
 
+// A pipeline that is synced later ends the wait. Once its lists fail for long, it is not healthy.
+func TestSyncedAndHealthy(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.runtime.Set("a", "c=running")
+		f.runtime.SetListFault(plegtest.Delay(3 * time.Second))
+		f.endServer()
+		_ = f.pipe.Stop()
+		f.startPipeline()
+		f.startServer()
+		for _, want := range []time.Duration{3 * time.Second, 0} {
+			began := time.Now()
+			if err := f.client.WaitSynced(t.Context()); err != nil || time.Since(began).Truncate(time.Second) != want {
+				t.Errorf("WaitSynced = %v after %v, want %v", err, time.Since(began), want)
+			}
+		}
+		f.runtime.SetListFault(nil)
+		kit.Relist(5)
+		if ok, err := f.client.Healthy(); !ok || err != nil {
+			t.Errorf("Healthy = %t, %v, want true", ok, err)
+		}
+		f.runtime.SetListFault(plegtest.Fail(errBroken))
+		kit.Relist(200)
+		want, err := f.pipe.Status(t.Context())
+		kit.Must(t, err)
+		if ok, err := f.client.Healthy(); ok || err == nil || err.Error() != strings.ToValidUTF8(want.Err.Error(), "\uFFFD") {
+			t.Errorf("Healthy = %t, %v, want %v", ok, err, want.Err)
+		}
+	})
+}
+
 // Before the first list, and after the end of the pipeline, each call has the error that it has in its process.
 func TestCallsWithoutAList(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
@@ -192,7 +222,7 @@ func TestPodStatus(t *testing.T) {
 			if got, err := p.PodStatus(t.Context(), "absent", start); got != nil || !errors.Is(err, pleg.ErrUnknownPod) || strings.Count(err.Error(), "absent") != 1 {
 				t.Errorf("%s: got %+v, %v, want %v of the pod", name, got, err, pleg.ErrUnknownPod)
 			}
-			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) || !strings.HasPrefix(err.Error(), "status of pod broken: ") {
+			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) || strings.ToValidUTF8(err.Error(), "\uFFFD") != "status of pod broken: inspect pod ns/name-broken (broken): inspect: broken \uFFFD" {
 				t.Errorf("%s: got %+v, %v, want the error of the inspection and the pod", name, got, err)
 			}
 		}

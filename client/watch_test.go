@@ -188,7 +188,7 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 			waited <- err
 		}()
 		began := time.Now()
-		if ok, err := f.client.Healthy(); ok || !errors.Is(err, pleg.ErrNoDaemon) || !strings.Contains(err.Error(), "not answered within 5s") || time.Since(began) != 5*time.Second {
+		if ok, err := f.client.Healthy(); ok || !errors.Is(err, pleg.ErrNoDaemon) || err.Error() != pleg.ErrNoDaemon.Error()+": it has not answered within 5s" || time.Since(began) != 5*time.Second {
 			t.Errorf("Healthy = %t, %v after %v, want ErrNoDaemon, and why, after 5 s", ok, err, time.Since(began))
 		}
 		if err := <-waited; !errors.Is(err, pleg.ErrNoDaemon) {
