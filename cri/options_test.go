@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -73,20 +74,28 @@ func TestMetrics(t *testing.T) {
 		}
 		registry := prometheus.NewPedanticRegistry()
 		client := connect(t, fake, cri.Options{Registerer: registry, KubeletMetricNames: true})
+		requireSeries := func() []*dto.MetricFamily {
+			families, err := registry.Gather()
+			must(t, err)
+			for _, family := range families {
+				if n := len(family.GetMetric()); n != 5 && strings.Contains(family.GetName(), "operations") {
+					t.Errorf("%s has %d series, want one for each operation, also without an error or a call", family.GetName(), n)
+				}
+			}
+			return families
+		}
+		if n := len(requireSeries()); n != 4 {
+			t.Errorf("%d metrics before the first call, want 4", n)
+		}
 		_, err := client.Check(t.Context())
 		must(t, err)
 		listPods(t, client)
 		_, err = client.PodStatus(t.Context(), pod([]string{"s"}, []string{"gone", "too"}), nil)
 		must(t, err)
 		<-watchEvents(t, client).opened // it asks for the version too
-		families, err := registry.Gather()
-		must(t, err)
 		var got, helps []string
-		for _, family := range families {
+		for _, family := range requireSeries() {
 			helps = append(helps, family.GetName()+" "+family.GetHelp())
-			if n := len(family.GetMetric()); n != 5 && strings.Contains(family.GetName(), "operations") {
-				t.Errorf("%s has %d series, want one for each operation, also without an error", family.GetName(), n)
-			}
 			for _, m := range family.GetMetric() {
 				if n := m.GetCounter().GetValue(); n > 0 {
 					got = append(got, fmt.Sprint(family.GetName(), " ", m.GetLabel()[0].GetValue(), " ", n))

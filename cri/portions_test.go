@@ -160,6 +160,10 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	if err := client.Report().Degraded; err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), largest) {
 		t.Errorf("degraded: %v, want the size of the pod, which fits now", err)
 	}
+	rt.Containers[0].Annotations["blob"] = strings.Repeat("x", 2<<20)
+	if _, err := client.ListPods(t.Context()); status.Code(err) != codes.ResourceExhausted || !strings.HasPrefix(err.Error(), "list containers in portions: the list exceeds ") {
+		t.Errorf("a container that does not fit alone: %v, want an error, as its state is not known", err)
+	}
 	rt.Before = func(_ context.Context, request any) error {
 		if list, ok := request.(*runtimeapi.ListContainersRequest); ok && list.GetFilter().GetPodSandboxId() == "fat" {
 			return status.Error(codes.Internal, "broken")

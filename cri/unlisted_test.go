@@ -269,8 +269,8 @@ func listPodCases() []listPodCase {
 	return []listPodCase{
 		{
 			"the kubelet's",
-			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
-			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")},
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u2", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1"), labelled(container("c2", "s2", 1, 2), "u2")},
 			"u1", 0,
 		},
 		{
