@@ -107,7 +107,7 @@ func TestRequestsWithoutADaemon(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.runtime.Set("a", "c1=running")
 		f.client.RequestRelist("a")
-		time.Sleep(2 * time.Second)
+		time.Sleep(100 * time.Millisecond) // before the next list
 		if pods, _, err := f.client.Pods(t.Context()); err != nil || len(pods) != 1 {
 			t.Errorf("Pods = %+v, %v", pods, err)
 		}
@@ -136,6 +136,7 @@ func TestLostRequestsAreLoggedOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 			c.RequestRelist("a")
 			time.Sleep(time.Second)
+			logged.RequireLines(t, outage+1, "request was not sent")
 		}
 	})
 }

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"strings"
@@ -91,7 +92,7 @@ func TestDaemonIsAway(t *testing.T) {
 		w.mu.Unlock()
 		failed := 0
 		forbidden, err := client.New("", client.Options{
-			Dial:         func(context.Context) (net.Conn, error) { return nil, fs.ErrPermission },
+			Dial:         func(context.Context) (net.Conn, error) { return nil, fmt.Errorf("dial: %w", fs.ErrPermission) },
 			Disconnected: func(error, time.Duration) { failed++ },
 		})
 		kit.Must(t, err)
@@ -111,7 +112,7 @@ func TestDaemonIsAway(t *testing.T) {
 			"PodStatus": "status of pod a: ", "RelistPod": "status of pod a: ", "Pods": "list pods: ", "Status": "status of the pipeline: ",
 			"Lookup": "look up container c: ", "WaitSynced": "wait for the first list: watch: connect: ", "Watch": "watch: connect: ",
 		} {
-			if err := all[of]; errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, fs.ErrPermission) || err.Error() != says+"permission denied" {
+			if err := all[of]; errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, fs.ErrPermission) || status.Code(err) != codes.Unavailable || err.Error() != says+"dial: permission denied" {
 				t.Errorf("%s: %v, want %s, and that it is forbidden", of, err, says)
 			}
 		}
@@ -165,7 +166,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		for of, call := range calls {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			began := time.Now()
-			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "context deadline exceeded") || time.Since(began) != time.Second {
 				t.Errorf("%s: %v after %v, want the end of its context after 1s", of, err, time.Since(began))
 			}
 			cancel()

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
@@ -83,6 +86,25 @@ func TestRuntimeThatWaitsInTheKernel(t *testing.T) {
 	c.observed.last.Store(&connection{pid: os.Getpid()})
 	if p := nodestate.Of(c.Report().Details).Process; p != nil {
 		t.Errorf("a runtime in this process is reported as %+v", p)
+	}
+}
+
+// Only a runtime that has accepted a connection and sends nothing is silent.
+func TestSilent(t *testing.T) {
+	for reason, want := range map[string]bool{
+		"error reading server preface: context deadline exceeded":                         true,
+		"error reading server preface: read unix @->/s: use of closed network connection": true,
+		"error reading server preface: EOF":                                               false,
+		"error reading server preface: read unix @->/s: connection reset by peer":         false,
+		"error reading server preface: http2: frame too large":                            false,
+		"transport: Error while dialing: dial unix /s: connect: connection refused":       false,
+	} {
+		if got := silent(status.Error(codes.Unavailable, "connection error: desc = "+reason)); got != want {
+			t.Errorf("%s: silent: %t, want %t", reason, got, want)
+		}
+		if silent(status.Error(codes.Internal, reason)) {
+			t.Errorf("an internal error is taken for silence: %s", reason)
+		}
 	}
 }
 
