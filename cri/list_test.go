@@ -2,12 +2,14 @@ package cri_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -178,6 +180,10 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
 	kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "13"}
 	bare.Metadata, bareContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
+	alone := proto.CloneOf(kubelets)
+	alone.Id, alone.CreatedAt = "alone", 9
+	fake.Containers = append(slices.Clone(containers), alone) // nothing else has changed
+	wantList(t, client, strings.Replace(before, " gone<s", " alone<s main#13 running@9 gone<s", 1))
 	fake.Sandboxes, fake.Containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
 	want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#13 running@4 c<s name-c#1 exited@1\n"
 	wantList(t, client, want)

@@ -141,6 +141,9 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 				t.Errorf("asked %d times, want %d", n, tc.asked)
 			}
 			log.RequireLines(t, int(tc.asked), `level=DEBUG msg="sandbox of a container not known" podSandboxID=s1 err=`)
+			if name == "an error" {
+				log.RequireLines(t, int(tc.asked), `err="rpc error: code = Internal desc = broken"`+"\n")
+			}
 			st := fake.SandboxStatuses["s1"].Status // at last, the runtime returns it
 			fake.Before, st.Id, st.Metadata = nil, "s1", &runtimeapi.PodSandboxMetadata{Name: "labelled", Namespace: "space", Uid: "u1"}
 			time.Sleep(time.Minute)
@@ -162,8 +165,13 @@ func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
 			id := fmt.Sprint("c", n)
 			fake.Containers = append(fake.Containers, labelled(container(id, "of-"+id, 1, 1), id))
 		}
-		began := time.Now()
-		wantPods(t, connect(t, fake, cri.Options{}), 6)
+		began, client := time.Now(), connect(t, fake, cri.Options{})
+		var calls []pleg.Call
+		time.AfterFunc(time.Millisecond, func() { calls = client.Report().Calls })
+		wantPods(t, client, 6)
+		if want := []pleg.Call{{Method: "PodSandboxStatus", ID: "of-c0", Started: began}, {Method: "PodSandboxStatus", ID: "of-c1", Started: began}}; !slices.Equal(calls, want) {
+			t.Errorf("the calls at first are %+v, want %+v", calls, want)
+		}
 		if took := time.Since(began); took != 300*time.Millisecond {
 			t.Errorf("the list took %v, want 300ms for 6 sandboxes", took)
 		}
