@@ -58,11 +58,14 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 				t.Errorf("got %q, want %q", got, lifeOfAPod)
 			}
 		}
-		if s := rt.Stats(); s.DroppedEvents != 0 || s.InFlight != 0 {
+		if s := rt.Stats(); s.DroppedEvents != 0 || s.InFlight != 0 || s.PeakInFlight != 0 {
 			t.Errorf("stats %+v", s)
 		}
 		leave()
 		synctest.Wait()
+		if s := rt.Stats().RPCs["GetContainerEvents"]; s.Calls != 2 || s.Time != 0 {
+			t.Errorf("counted %+v, want 2 calls and no time", s)
+		}
 		if first, second := rt.BreakEvents(), rt.BreakEvents(); first != 1 || second != 0 {
 			t.Errorf("%d clients after one left, and then %d", first, second)
 		}
@@ -127,6 +130,26 @@ func TestSeveralFaultsOfAStream(t *testing.T) {
 	})
 }
 
+// Some events are lost, each with the probability of the fault.
+func TestLostEvents(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 0.25})
+		stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+		kit.Must(t, err)
+		synctest.Wait()
+		rt.Populate(simruntime.Population{Pods: 40})
+		synctest.Wait()
+		rt.BreakEvents()
+		got := 0
+		for _, err = stream.Recv(); err == nil; _, err = stream.Recv() {
+			got++
+		}
+		if got < 45 || got > 75 {
+			t.Errorf("%d of 80 events came, want about 60", got)
+		}
+	})
+}
+
 // stream is the server's side of an event stream.
 type stream struct {
 	grpc.ServerStream
@@ -151,6 +174,11 @@ func TestUnreadEvents(t *testing.T) {
 		rt.Populate(simruntime.Population{Pods: 501})
 		if n := rt.Stats().DroppedEvents; n != 3 {
 			t.Errorf("%d events of 1004 are dropped, want 3", n)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := rt.Service().GetContainerEvents(&cri.GetEventsRequest{}, stream{ctx: cancelled}); status.Code(err) != codes.Canceled {
+			t.Errorf("a stream whose context has ended ended with %v", err)
 		}
 		rt.BreakEvents()
 		if err := <-ended; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "event stream broken" {
