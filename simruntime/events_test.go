@@ -21,6 +21,7 @@ import (
 // lifeOfAPod are the events of a pod: s is the sandbox, c the container.
 var lifeOfAPod = []string{
 	"s CREATED", "s STARTED", "c CREATED", "c STARTED",
+	"c CREATED", "c STARTED", "c STOPPED", "c DELETED", // another one, which is removed while it runs
 	"c STOPPED", "s STOPPED", "c DELETED", "s DELETED",
 }
 
@@ -51,14 +52,27 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 		}
 		synctest.Wait()
 		p := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
+		var removed pleg.ContainerID
+		rt.Update(func(s *simruntime.State) {
+			c, err := s.AddContainer(p.UID, pleg.ContainerStatus{Name: "debug"})
+			kit.Must(t, err)
+			removed = c.ID
+			kit.Must(t, s.RemoveContainer(removed))
+		})
+		kit.Must(t, rt.StopPod(p.UID))
 		kit.Must(t, rt.RemovePod(p.UID))
+		_, ofContainer := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: string(removed)})
+		_, ofSandbox := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: string(p.Sandboxes[0].ID)})
+		if status.Code(ofContainer) != codes.NotFound || status.Code(ofSandbox) != codes.NotFound {
+			t.Errorf("of a removed container and sandbox: %v, %v, want NotFound", ofContainer, ofSandbox)
+		}
 		synctest.Wait()
 		for _, got := range seen {
 			if !slices.Equal(got, lifeOfAPod) {
 				t.Errorf("got %q, want %q", got, lifeOfAPod)
 			}
 		}
-		if s := rt.Stats(); s.DroppedEvents != 0 || s.InFlight != 0 || s.PeakInFlight != 0 {
+		if s := rt.Stats(); s.DroppedEvents != 0 || s.InFlight != 0 || s.PeakInFlight != 1 {
 			t.Errorf("stats %+v", s)
 		}
 		leave()
@@ -123,8 +137,9 @@ func TestSeveralFaultsOfAStream(t *testing.T) {
 			synctest.Wait()
 			rt.AddPod(simruntime.PodSpec{})
 			began := time.Now()
-			if _, err := stream.Recv(); lost != (err != nil) || !lost && time.Since(began).Round(ms) != 2*time.Second {
-				t.Errorf("lost: %t: got %v after %v", lost, err, time.Since(began))
+			ev, err := stream.Recv()
+			if lost != (err != nil) || !lost && (time.Since(began).Round(ms) != 2*time.Second || ev.ContainerEventType != cri.ContainerEventType_CONTAINER_CREATED_EVENT) {
+				t.Errorf("lost: %t: got %v, %v after %v", lost, ev, err, time.Since(began))
 			}
 		}
 	})

@@ -107,6 +107,7 @@ func TestStepsOfAPod(t *testing.T) {
 func TestNextAttempt(t *testing.T) {
 	rt := simruntime.New(simruntime.Options{})
 	first := rt.AddPod(simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web-0", Containers: []pleg.ContainerStatus{
+		{Name: "other", Attempt: 7, State: pleg.StateExited, Reason: "Done"},
 		{Name: "app", Image: "app:7", Attempt: 3, Annotations: map[string]string{"a": "b"}},
 	}}).Containers[0]
 	next, err := rt.RestartContainer(first.ID)
@@ -126,8 +127,8 @@ func TestNextAttempt(t *testing.T) {
 		kit.Must(t, err)
 		kit.Must(t, s.PruneDead("u"))
 	})
-	if got, want := words(rt.Pod("u")), "app#4 running, app#9 running"; got != want {
-		t.Errorf("the pod has %s, want %s", got, want)
+	if got, want := words(rt.Pod("u")), "other#7 exited 0 Done, app#4 running, app#9 running"; got != want || len(rt.Pod("u").IPs) != 1 {
+		t.Errorf("the pod has %s and the addresses %q, want %s and one", got, rt.Pod("u").IPs, want)
 	}
 }
 
