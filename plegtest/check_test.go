@@ -423,7 +423,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			only := regexp.MustCompile("(?s)^" + words.Replace(regexp.QuoteMeta(tc.want)) + "$")
 			began := time.Now()
 			plegtest.CheckRuntime(found, tc.rt)
-			if took := time.Since(began); took > 90*time.Second || strings.HasSuffix(tc.want, "within 10s after its context had ended") && took != 10*time.Second {
+			if took := time.Since(began); took > 90*time.Second || strings.HasSuffix(tc.want, "within 10s after its context had ended") && took != 10*time.Second || strings.HasSuffix(tc.want, "deadline exceeded") && took != time.Minute {
 				t.Errorf("the check took %v, want about a minute at most", took)
 			}
 			time.Sleep(2 * time.Hour) // until the hanging calls have ended
