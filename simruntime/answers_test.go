@@ -52,6 +52,8 @@ func TestAnswers(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		first := rt.Pods()[0]
+		runs, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: string(first.Containers[1].ID)})
+		show("container that runs", runs, err)
 		kit.Must(t, rt.StopPod(first.UID))
 		for range 2 {
 			event, err := stream.Recv()
@@ -78,8 +80,8 @@ func TestAnswers(t *testing.T) {
 		text.WriteString("unknown container " + err.Error() + "\n")
 		_, err = client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: "none"})
 		text.WriteString("unknown sandbox " + err.Error() + "\n")
-		if n := counted.Calls(); n != 10 { // a copy
-			t.Errorf("counted %d calls, want 10", n)
+		if n := counted.Calls(); n != 11 { // a copy
+			t.Errorf("counted %d calls, want 11", n)
 		}
 		kit.Golden(t, "testdata/answers.txt", text.String())
 	})
