@@ -275,7 +275,17 @@ func TestSubscribe(t *testing.T) {
 			}
 			early.Close()
 			f.change(pleg.PodUID(name), "")
+			started := subscribe(t, p)
+			for ev, err := range started.All(t.Context()) {
+				if kit.Must(t, err); ev.Type == pleg.ContainerStarted {
+					break // before the Synced
+				}
+			}
+			started.Close()
 			unread := subscribe(t, p)
+			if lag := unread.Lag(); lag != (pleg.Lag{}) {
+				t.Errorf("%s: the lag is %+v before anything was read", name, lag)
+			}
 			unread.Close()
 			for range unread.All(t.Context()) { //nolint:errcheck // nothing is read
 				t.Errorf("%s: an event of a subscription that was closed before it was read", name)
