@@ -210,18 +210,23 @@ func TestCheckOfHungRuntime(t *testing.T) {
 	})
 }
 
-// TestCheckOfALateFailure lets the attempt to connect fail after the time of the call.
+// The attempt to connect may fail after the time of the call, or have failed before: grpc returns its last error.
 func TestCheckOfALateFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	listen(t, path)
-	late := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
-		<-ctx.Done()
-		return status.Error(codes.Unavailable, "connection error")
+	for says, wait := range map[string]func(context.Context){
+		"connection error": func(ctx context.Context) { <-ctx.Done() },
+		`connection error: desc = "error reading server preface: context deadline exceeded"`: func(context.Context) {},
+	} {
+		fails := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			wait(ctx)
+			return status.Error(codes.Unavailable, says)
+		}
+		_, err := newClient(t, path, cri.Options{
+			ConnectTimeout: 50 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(fails)},
+		}).Check(t.Context())
+		wantConnectError(t, err, path, cri.NoAnswer, "it accepts connections but never answers")
 	}
-	_, err := newClient(t, path, cri.Options{
-		ConnectTimeout: 10 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(late)},
-	}).Check(t.Context())
-	wantConnectError(t, err, path, cri.NoAnswer, "it accepts connections but never answers")
 }
 
 func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Problem, reason string) {
