@@ -166,11 +166,11 @@ func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
 			fake.Containers = append(fake.Containers, labelled(container(id, "of-"+id, 1, 1), id))
 		}
 		began, client := time.Now(), connect(t, fake, cri.Options{})
-		var calls []pleg.Call
-		time.AfterFunc(time.Millisecond, func() { calls = client.Report().Calls })
+		calls := make(chan []pleg.Call, 1)
+		time.AfterFunc(time.Millisecond, func() { calls <- client.Report().Calls })
 		wantPods(t, client, 6)
-		if want := []pleg.Call{{Method: "PodSandboxStatus", ID: "of-c0", Started: began}, {Method: "PodSandboxStatus", ID: "of-c1", Started: began}}; !slices.Equal(calls, want) {
-			t.Errorf("the calls at first are %+v, want %+v", calls, want)
+		if got, want := <-calls, []pleg.Call{{Method: "PodSandboxStatus", ID: "of-c0", Started: began}, {Method: "PodSandboxStatus", ID: "of-c1", Started: began}}; !slices.Equal(got, want) {
+			t.Errorf("the calls at first are %+v, want %+v", got, want)
 		}
 		if took := time.Since(began); took != 300*time.Millisecond {
 			t.Errorf("the list took %v, want 300ms for 6 sandboxes", took)
