@@ -35,6 +35,9 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 			go func() {
 				last := int64(0)
 				for ev, err := stream.Recv(); err == nil; ev, err = stream.Recv() {
+					if ev.ContainerId == "" {
+						t.Errorf("an event has no id: %v", ev)
+					}
 					if ev.CreatedAt <= last {
 						t.Errorf("an event at %d follows one at %d: clients sort by time", ev.CreatedAt, last)
 					}

@@ -287,7 +287,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		synctest.Wait()
 		rt.ResetStats()
 		rt.SetMaxConcurrent(1) // of later calls
-		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 {
+		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 || rt.Stats().InFlight != 0 {
 			t.Errorf("a call in flight during a reset and a new bound: %s, %+v, want %s and a peak of 1", got, rt.Stats(), want)
 		}
 	})
