@@ -47,9 +47,16 @@ func TestPods(t *testing.T) {
 		f.runtime.SetPodFault("failing", plegtest.Fail(errBroken))
 		f.runtime.Set("failing", "c=exited")
 		kit.Relist(3)
-		pods, _, err := f.client.Pods(t.Context())
+		pods, position, err := f.client.Pods(t.Context())
 		if err != nil || len(pods) != 4 {
 			t.Fatalf("got %+v, %v, want four pods", pods, err)
+		}
+		if _, want, _ := f.pipe.Pods(t.Context()); position != want || want.Seq == 0 {
+			t.Errorf("the position is %v, in the process %v", position, want)
+		}
+		now, err := f.client.Status(t.Context())
+		if want, _ := f.pipe.Status(t.Context()); err != nil || now.Relist.Pods != 4 || len(now.Failed) == 0 || len(now.Failed) != len(want.Failed) || now.Healthy != want.Healthy {
+			t.Errorf("the status is %+v, %v, in the process %+v", now, err, want)
 		}
 		broken, failing, hung, well := pods[0], pods[1], pods[2], pods[3] // sorted by UID
 		for _, tt := range []struct {
@@ -77,6 +84,66 @@ func TestPods(t *testing.T) {
 			t.Errorf("got %+v, %v, want the pods hung and well, once", some, err)
 		}
 	})
+}
+
+// A pipeline that is synced later ends the wait. Once its lists fail for long, it is not healthy.
+func TestSyncedAndHealthy(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.runtime.Set("a", "c=running")
+		f.runtime.SetListFault(plegtest.Delay(3 * time.Second))
+		f.endServer()
+		_ = f.pipe.Stop()
+		f.startPipeline()
+		f.startServer()
+		for _, want := range []time.Duration{3 * time.Second, 0} {
+			began := time.Now()
+			if err := f.client.WaitSynced(t.Context()); err != nil || time.Since(began).Truncate(time.Second) != want {
+				t.Errorf("WaitSynced = %v after %v, want %v", err, time.Since(began), want)
+			}
+		}
+		f.runtime.SetListFault(nil)
+		kit.Relist(5)
+		if ok, err := f.client.Healthy(); !ok || err != nil {
+			t.Errorf("Healthy = %t, %v, want true", ok, err)
+		}
+		f.runtime.SetListFault(plegtest.Fail(errBroken))
+		kit.Relist(200)
+		want, err := f.pipe.Status(t.Context())
+		kit.Must(t, err)
+		if ok, err := f.client.Healthy(); ok || err == nil || err.Error() != strings.ToValidUTF8(want.Err.Error(), "\uFFFD") {
+			t.Errorf("Healthy = %t, %v, want %v", ok, err, want.Err)
+		}
+	})
+}
+
+// Before the first list, and after the end of the pipeline, each call has the error that it has in its process.
+func TestCallsWithoutAList(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.runtime.SetListFault(plegtest.Hang)
+		f.endServer()
+		_ = f.pipe.Stop()
+		f.startPipeline()
+		f.startServer()
+		for _, when := range []string{"before the first list", "after the end"} {
+			inProcess := errorsOf(t, f.pipe)
+			for call, got := range errorsOf(t, f.client) {
+				want := inProcess[call]
+				if got == nil || want == nil || got.Error() != strings.Replace(want.Error(), lookup.ErrNotYet.Error()+": ", "", 1) ||
+					errors.Is(got, pleg.ErrNotSynced) != errors.Is(want, pleg.ErrNotSynced) || errors.Is(got, lookup.ErrNotYet) != errors.Is(want, lookup.ErrNotYet) {
+					t.Errorf("%s: %s ended with %v, in the process with %v", when, call, got, want)
+				}
+			}
+			_ = f.pipe.Stop()
+		}
+	})
+}
+
+func errorsOf(t *testing.T, p node.Pipeline) map[string]error {
+	t.Helper()
+	_, _, ofPods := p.Pods(t.Context())
+	_, ofStatus := p.PodStatus(t.Context(), "a", time.Time{})
+	_, ofLookup := p.Lookup(t.Context(), lookup.Query{Container: "c"})
+	return map[string]error{"Pods": ofPods, "PodStatus": ofStatus, "Lookup": ofLookup}
 }
 
 // Over the socket, Lookup returns the errors of package lookup too.
@@ -111,7 +178,7 @@ func TestLookup(t *testing.T) {
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, err := f.client.Lookup(cancelled, lookup.Query{Container: "unknown", Wait: time.Hour}); !errors.Is(err, context.Canceled) {
+		if _, err := f.client.Lookup(cancelled, lookup.Query{Container: "unknown", Wait: time.Hour}); !errors.Is(err, context.Canceled) || err.Error() != "look up container unknown: context canceled" || status.Code(err) != codes.Canceled {
 			t.Errorf("cancelled: %v, want %v", err, context.Canceled)
 		}
 		f.runtime.SetListFault(nil)
@@ -146,11 +213,16 @@ func TestPodStatus(t *testing.T) {
 		if err != nil || got.Container("c1").State != pleg.StateExited || time.Since(start) != 500*time.Millisecond {
 			t.Errorf("got %+v, %v after %v, want the next list's", got, err, time.Since(start))
 		}
+		f.runtime.Set("a", "c2=running")
+		start = time.Now()
+		if got, err = f.client.RelistPod(t.Context(), "a"); err != nil || got.Container("c2") == nil || time.Since(start) > 100*time.Millisecond {
+			t.Errorf("got %+v, %v after %v, want the status of a list of its own", got, err, time.Since(start))
+		}
 		for name, p := range map[string]node.Pipeline{"in process": f.pipe, "over the socket": f.client} {
-			if got, err := p.PodStatus(t.Context(), "absent", start); got != nil || !errors.Is(err, pleg.ErrUnknownPod) || strings.Count(err.Error(), "absent") != 1 {
+			if got, err := p.PodStatus(t.Context(), "absent", start); got != nil || !errors.Is(err, pleg.ErrUnknownPod) || err.Error() != "status of pod absent: "+pleg.ErrUnknownPod.Error() {
 				t.Errorf("%s: got %+v, %v, want %v of the pod", name, got, err, pleg.ErrUnknownPod)
 			}
-			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) || !strings.HasPrefix(err.Error(), "status of pod broken: ") {
+			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) || strings.ToValidUTF8(err.Error(), "\uFFFD") != "status of pod broken: inspect pod ns/name-broken (broken): inspect: broken \uFFFD" {
 				t.Errorf("%s: got %+v, %v, want the error of the inspection and the pod", name, got, err)
 			}
 		}

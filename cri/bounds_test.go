@@ -69,6 +69,19 @@ func TestListTooLargeToReceive(t *testing.T) {
 	}
 }
 
+// An answer that cannot be decoded is an error, and no short list.
+func TestBrokenAnswer(t *testing.T) {
+	broken := []byte{0x0a, 0x05, 'c'} // a text of less than 5 bytes
+	for says, fake := range map[string]*rawruntime.Runtime{
+		"list pod sandboxes: ": {Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), withField(sandbox("s2", "u2", 0, 1), broken)}},
+		"list containers: ":    {Containers: []*runtimeapi.Container{container("c1", "s1", 0, 1), withField(container("c2", "s1", 0, 1), broken)}},
+	} {
+		if pods, err := connect(t, fake, cri.Options{}).ListPods(t.Context()); status.Code(err) != codes.Internal || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%d pods, %v, want an error: %s", len(pods), err, says)
+		}
+	}
+}
+
 // A list that is empty once it is listed in portions is empty: all has been removed since.
 func TestListTooLargeThatIsEmpty(t *testing.T) {
 	fake := &rawruntime.Runtime{Before: func(_ context.Context, request any) error {

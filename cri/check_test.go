@@ -71,7 +71,9 @@ type brokenEndpoint struct {
 // At brokenSockets no server speaks gRPC.
 func brokenSockets() []brokenEndpoint {
 	return []brokenEndpoint{
-		{"nothing there", func(*testing.T, string) {}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
+		{"nothing there, and another listens in the folder", func(t *testing.T, path string) {
+			listen(t, filepath.Join(filepath.Dir(path), "other.sock"))
+		}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
 		{"the socket was removed", func(t *testing.T, path string) {
 			listen(t, path)
 			must(t, os.Remove(path))
@@ -100,6 +102,21 @@ func brokenSockets() []brokenEndpoint {
 			must(t, os.MkdirAll(filepath.Dir(other), 0o700))
 			listen(t, other)
 		}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
+		{"the socket was removed with its folder", func(t *testing.T, path string) {
+			listen(t, path)
+			must(t, os.RemoveAll(filepath.Dir(path)))
+		}, "the socket is gone: the runtime answers only on connections that are open", cri.SocketGone, codes.Unavailable},
+		{"no folder, as that of another's socket", func(t *testing.T, path string) {
+			other := filepath.Join(filepath.Dir(path), "o", "cri.sock") // as in the mounts of a container
+			must(t, os.Mkdir(filepath.Dir(other), 0o700))
+			listen(t, other)
+			must(t, os.RemoveAll(filepath.Dir(path)))
+		}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
+		{"a socket of another kind", func(t *testing.T, path string) {
+			conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+			must(t, err)
+			t.Cleanup(func() { conn.Close() })
+		}, "dial unix PATH: connect: protocol wrong type for socket", cri.NoConnection, codes.Unavailable},
 		{"a directory", func(t *testing.T, path string) {
 			must(t, os.Mkdir(path, 0o700))
 		}, "it is a directory, not a socket", cri.NotSocket, codes.Unavailable},
@@ -152,7 +169,7 @@ func brokenServers() []brokenEndpoint {
 		}, "it serves gRPC but not CRI v1 (runtime.v1.RuntimeService): an old runtime, one with CRI disabled, or another service", cri.NotCRI, codes.Unimplemented},
 		{"CRI without Version", func(t *testing.T, path string) {
 			rawruntime.Serve(t, &rawruntime.Runtime{Before: func(context.Context, any) error {
-				return status.Error(codes.Unimplemented, "method Version not implemented")
+				return status.Error(codes.Unimplemented, "method Version not implemented yet")
 			}}, listen(t, path))
 		}, "it answers with an error", cri.Failing, codes.Unimplemented},
 		{"a runtime that is starting", func(t *testing.T, path string) {
@@ -193,18 +210,23 @@ func TestCheckOfHungRuntime(t *testing.T) {
 	})
 }
 
-// TestCheckOfALateFailure lets the attempt to connect fail after the time of the call.
+// The attempt to connect may fail after the time of the call, or have failed before: grpc returns its last error.
 func TestCheckOfALateFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	listen(t, path)
-	late := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
-		<-ctx.Done()
-		return status.Error(codes.Unavailable, "connection error")
+	for says, wait := range map[string]func(context.Context){
+		"connection error": func(ctx context.Context) { <-ctx.Done() },
+		`connection error: desc = "error reading server preface: context deadline exceeded"`: func(context.Context) {},
+	} {
+		fails := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			wait(ctx)
+			return status.Error(codes.Unavailable, says)
+		}
+		_, err := newClient(t, path, cri.Options{
+			ConnectTimeout: 50 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(fails)},
+		}).Check(t.Context())
+		wantConnectError(t, err, path, cri.NoAnswer, "it accepts connections but never answers")
 	}
-	_, err := newClient(t, path, cri.Options{
-		ConnectTimeout: 10 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(late)},
-	}).Check(t.Context())
-	wantConnectError(t, err, path, cri.NoAnswer, "it accepts connections but never answers")
 }
 
 func wantConnectError(t *testing.T, err error, endpoint string, problem cri.Problem, reason string) {
@@ -259,7 +281,7 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := newClient(t, path, cri.Options{}).Check(ctx)
-	if status.Code(err) != codes.Canceled || !strings.HasPrefix(err.Error(), "check runtime at "+path+": rpc error: code = Canceled desc = context canceled") {
+	if status.Code(err) != codes.Canceled || err.Error() != "check runtime at "+path+": rpc error: code = Canceled desc = context canceled" {
 		t.Errorf("got %v, want the endpoint, Canceled and no diagnosis", err)
 	}
 }

@@ -152,8 +152,8 @@ const answerWindow = 4 << 20
 const readBuffer = 256 << 10
 
 func socketPath(endpoint string) (string, error) {
-	p, ok := strings.CutPrefix(endpoint, "unix://")
-	if !ok && strings.Contains(endpoint, "://") || !path.IsAbs(p) {
+	p := strings.TrimPrefix(endpoint, "unix://")
+	if !path.IsAbs(p) {
 		return "", fmt.Errorf("cri: endpoint %q is not a unix socket: want unix:///path/to/socket or /path/to/socket", endpoint)
 	}
 	if len(p) > maxSocketPath {

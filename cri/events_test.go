@@ -227,6 +227,10 @@ func TestEventThatIsNotUTF8(t *testing.T) {
 		}
 	}
 	kit.RequireMetric(t, registry, 3, "pleg_malformed_items_total")
+	fake.Events <- withField(event(), []byte{0x0a, 0x05, 'c'}) // its text has less than 5 bytes
+	if err := <-w.ended; status.Code(err) != codes.Internal || !strings.HasPrefix(err.Error(), "watch container events: ") {
+		t.Errorf("after an event that cannot be decoded the stream ended with %v", err)
+	}
 }
 
 // Events from before the first stream are not new: their hints name no container. Events without a time

@@ -40,7 +40,8 @@ func aContainerStarts() *event {
 		ContainerId: "c1", ContainerEventType: startedEvent, CreatedAt: eventNow.UnixNano(),
 		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
 			Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u1", Attempt: 2},
-			CreatedAt: 5, Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"}, Labels: kubeletLabels(),
+			CreatedAt: 5, Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"},
+			Labels: map[string]string{labelPodUID: "u1", labelPodName: "of-sandbox", labelPodNamespace: "ns-of-sandbox"},
 		},
 		ContainersStatuses: []*runtimeapi.ContainerStatus{
 			{
@@ -84,7 +85,7 @@ var eventCases = map[string]struct {
 }{
 	"complete": {func(*event) {}, func(*pleg.Hint) {}},
 	"no sandbox status, labels name the pod": {func(e *event) { e.PodSandboxStatus = nil }, func(h *pleg.Hint) {
-		h.Sandbox, h.PodName, h.PodNamespace = "", "of-label", "of-label"
+		h.Sandbox, h.PodName, h.PodNamespace = "", "of-label", "ns-of-label"
 	}},
 	"no sandbox status, a list names the pod": {func(e *event) {
 		e.PodSandboxStatus, e.ContainersStatuses, e.ContainerId = nil, nil, "listed"
@@ -97,9 +98,12 @@ var eventCases = map[string]struct {
 	}, func(h *pleg.Hint) { *h = pleg.Hint{Container: "c1", State: pleg.StateRunning} }},
 	"nothing at all": {func(e *event) { *e = event{} }, func(h *pleg.Hint) { *h = pleg.Hint{State: pleg.StateCreated} }},
 	"no metadata": {func(e *event) { e.PodSandboxStatus.Metadata = nil }, func(h *pleg.Hint) {
-		h.PodName, h.PodNamespace = "of-label", "of-label"
+		h.PodName, h.PodNamespace = "of-sandbox", "ns-of-sandbox"
 	}},
-	"no uid":          {func(e *event) { e.PodSandboxStatus.Metadata.Uid = "" }, func(*pleg.Hint) {}},
+	"no uid": {func(e *event) { e.PodSandboxStatus.Metadata.Uid = "" }, func(*pleg.Hint) {}},
+	"no uid, and no statuses": {func(e *event) { e.PodSandboxStatus.Metadata.Uid, e.ContainersStatuses = "", nil }, func(h *pleg.Hint) {
+		h.Name, h.Attempt, h.Others = "", 0, nil
+	}},
 	"no sandbox id":   {func(e *event) { e.PodSandboxStatus.Id = "" }, func(h *pleg.Hint) { h.Sandbox = "" }},
 	"no container id": {func(e *event) { e.ContainerId = "" }, func(h *pleg.Hint) { h.Container, h.Name, h.Attempt = "", "", 0 }},
 	"no statuses":     {func(e *event) { e.ContainersStatuses = nil }, func(h *pleg.Hint) { h.Name, h.Attempt, h.Others = "", 0, nil }},
@@ -109,9 +113,13 @@ var eventCases = map[string]struct {
 	"its status has no metadata": {func(e *event) {
 		e.ContainersStatuses[1].Metadata = nil
 		e.ContainersStatuses[1].Labels[labelContainerName] = "of-label"
-	}, func(h *pleg.Hint) { h.Name, h.Attempt = "of-label", 0 }},
-	"a status is nil":                     {func(e *event) { e.ContainersStatuses[0] = nil }, func(h *pleg.Hint) { h.Others = nil }},
-	"its status is there twice":           {func(e *event) { e.ContainersStatuses[0] = e.ContainersStatuses[1] }, func(h *pleg.Hint) { h.Others = nil }},
+		e.ContainersStatuses[1].Annotations = map[string]string{annotationRestartCount: "13"}
+	}, func(h *pleg.Hint) { h.Name, h.Attempt = "of-label", 13 }},
+	"a status is nil": {func(e *event) { e.ContainersStatuses[0] = nil }, func(h *pleg.Hint) { h.Others = nil }},
+	"its status is there twice": {func(e *event) {
+		e.ContainersStatuses[0] = proto.CloneOf(e.ContainersStatuses[1])
+		e.ContainersStatuses[1].Metadata.Attempt = 9
+	}, func(h *pleg.Hint) { h.Others = nil }},
 	"a kind with no name":                 {func(e *event) { e.ContainerEventType = 44 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
 	"a negative kind":                     {func(e *event) { e.ContainerEventType = -1 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
 	"no time":                             {func(e *event) { e.CreatedAt = 0 }, func(*pleg.Hint) {}},
@@ -144,7 +152,7 @@ var eventCases = map[string]struct {
 }
 
 func kubeletLabels() map[string]string {
-	return map[string]string{labelPodUID: "u1", labelPodName: "of-label", labelPodNamespace: "of-label"}
+	return map[string]string{labelPodUID: "u1", labelPodName: "of-label", labelPodNamespace: "ns-of-label"}
 }
 
 func withUID(e *event, uid string) { e.PodSandboxStatus.Metadata.Uid = uid }

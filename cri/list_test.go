@@ -2,12 +2,14 @@ package cri_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -70,6 +72,15 @@ func listCases() []listCase {
 			},
 			want: "u1 ns-s1/name-s1 map[app:web of:s1] [s1< name-s1#1 running@1] c9<s1 name-c9#9 created@9" +
 				" ca<s1 name-ca#5 created@5 cb<s1 name-cb#5 created@5 c0<s1 name-c0#0 created@0\n",
+		},
+		{
+			name: "pods of one UID differ in the name or in the namespace",
+			sandboxes: []*runtimeapi.PodSandbox{
+				ofPod(sandbox("s3", "u1", ready, 3), "other", "web"), ofPod(sandbox("s1", "u1", ready, 1), "shop", "web"), ofPod(sandbox("s2", "u1", ready, 2), "shop", "db"),
+			},
+			want: "u1 shop/web map[app:web of:s1] [s1< web#1 running@1]\n" +
+				"u1@other.web other/web map[app:web of:s3] [s3< web#3 running@3]\n" +
+				"u1@shop.db shop/db map[app:web of:s2] [s2< db#2 running@2]\n",
 		},
 		{
 			name:      "states this version has no name for are unknown",
@@ -167,14 +178,24 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	second, kubelets := sandbox("s2", "u", 1, 0), container("new2", "s", 1, 4)
 	second.Labels = map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "name-s", "io.kubernetes.pod.namespace": "ns-s"}
 	kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
-	kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "3"}
+	kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "13"}
 	bare.Metadata, bareContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
+	alone := proto.CloneOf(kubelets)
+	alone.Id, alone.CreatedAt = "alone", 9
+	fake.Containers = append(slices.Clone(containers), alone) // nothing else has changed
+	wantList(t, client, strings.Replace(before, " gone<s", " alone<s main#13 running@9 gone<s", 1))
 	fake.Sandboxes, fake.Containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
-	want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
+	want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#13 running@4 c<s name-c#1 exited@1\n"
 	wantList(t, client, want)
 	wantList(t, client, want)
 	fake.Sandboxes, fake.Containers = sandboxes, containers
 	wantList(t, client, before) // with metadata again
+	relabelled := sandbox("s", "u", 0, 1)
+	relabelled.Labels["of"] = "S" // of the same length
+	fake.Sandboxes = []*runtimeapi.PodSandbox{relabelled}
+	wantList(t, client, strings.Replace(before, "of:s", "of:S", 1))
+	fake.Sandboxes = sandboxes
+	wantList(t, client, before)
 	fake.Sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
 	fake.Containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1)), container("gone", "s", 1, 2)}
 	want = strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
@@ -199,6 +220,7 @@ func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 		}
 		synctest.Wait()               // for the log
 		log.RequireLines(t, 1001, "") // for 1500 malformed items: 1000, and one about the limit
+		log.RequireLines(t, 1, `level=WARN msg="malformed item in list" containerID=bad-7 podSandboxID=gone name=name-bad-7 reason=no_pod`+"\n")
 		log.RequireLines(t, 1, `level=WARN msg="malformed item limit reached; counting without logging"`+"\n")
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -35,20 +36,23 @@ func TestNewRejects(t *testing.T) {
 		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "cri: Options.StatusTimeout must be positive, got -1ns"},
 		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "cri: Options.ConnectTimeout must be positive, got -1ns"},
 		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "cri: Options.MaxRecvBytes must be positive, got -3"},
-		{"a bad dial option", "/s", cri.Options{DialOptions: []grpc.DialOption{grpc.WithDefaultServiceConfig("{")}}, "cri: endpoint /s: "},
+		{"a bad dial option", "/s", cri.Options{DialOptions: []grpc.DialOption{grpc.WithDefaultServiceConfig("{")}}, "cri: endpoint /s: grpc: the provided default service config is invalid: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			tt.opts.Registerer = registry
 			client, err := cri.New(tt.endpoint, tt.opts)
-			if client != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) {
+			if exact := !strings.HasSuffix(tt.words, ": "); client != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) || exact && err.Error() != tt.words {
 				t.Errorf("got %v, %v; want the error %s", client, err, tt.words)
 			}
 			if option := strings.Contains(tt.words, "Options."); errors.Is(err, pleg.ErrInvalidOption) != option {
 				t.Errorf("%v: is it ErrInvalidOption? want %t", err, option)
 			}
-			client, err = cri.New("/"+strings.Repeat("x", 106), cri.Options{Registerer: registry}) // as long as allowed
-			must(t, err)                                                                           // nothing is left in the registry
+			client, err = cri.New("/a://"+strings.Repeat("x", 102), cri.Options{Registerer: registry}) // as long as allowed
+			must(t, err)                                                                               // nothing is left in the registry
+			if _, err := cri.New("/s", cri.Options{Registerer: registry}); err == nil || !strings.HasPrefix(err.Error(), "cri: register metric pleg_") {
+				t.Errorf("a second client with the registerer: %v", err)
+			}
 			must(t, client.Close())
 			if left, err := registry.Gather(); err != nil || len(left) > 0 {
 				t.Errorf("%d metrics are left by a client that is closed, %v", len(left), err)
@@ -70,20 +74,28 @@ func TestMetrics(t *testing.T) {
 		}
 		registry := prometheus.NewPedanticRegistry()
 		client := connect(t, fake, cri.Options{Registerer: registry, KubeletMetricNames: true})
+		requireSeries := func() []*dto.MetricFamily {
+			families, err := registry.Gather()
+			must(t, err)
+			for _, family := range families {
+				if n := len(family.GetMetric()); n != 5 && strings.Contains(family.GetName(), "operations") {
+					t.Errorf("%s has %d series, want one for each operation, also without an error or a call", family.GetName(), n)
+				}
+			}
+			return families
+		}
+		if n := len(requireSeries()); n != 4 {
+			t.Errorf("%d metrics before the first call, want 4", n)
+		}
 		_, err := client.Check(t.Context())
 		must(t, err)
 		listPods(t, client)
 		_, err = client.PodStatus(t.Context(), pod([]string{"s"}, []string{"gone", "too"}), nil)
 		must(t, err)
 		<-watchEvents(t, client).opened // it asks for the version too
-		families, err := registry.Gather()
-		must(t, err)
 		var got, helps []string
-		for _, family := range families {
+		for _, family := range requireSeries() {
 			helps = append(helps, family.GetName()+" "+family.GetHelp())
-			if n := len(family.GetMetric()); n != 5 && strings.Contains(family.GetName(), "operations") {
-				t.Errorf("%s has %d series, want one for each operation, also without an error", family.GetName(), n)
-			}
 			for _, m := range family.GetMetric() {
 				if n := m.GetCounter().GetValue(); n > 0 {
 					got = append(got, fmt.Sprint(family.GetName(), " ", m.GetLabel()[0].GetValue(), " ", n))

@@ -51,6 +51,9 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "the sandbox was dead", last: func(st *pleg.PodStatus) { st.Sandboxes[0].Ready = false }, sandboxes: 1},
 		{name: "the sandbox stopped since", last: same, stopped: true, sandboxes: 1},
 		{name: "the sandbox stopped before", last: func(st *pleg.PodStatus) { st.Sandboxes[0].Ready, st.Sandboxes[0].IPs = false, nil }, stopped: true},
+		{name: "the sandbox stopped before and its state is not known now", last: func(st *pleg.PodStatus) { st.Sandboxes[0].Ready, st.Sandboxes[0].IPs = false, nil }, list: func(p *pleg.Pod) {
+			p.Sandboxes[0].State = pleg.StateUnknown
+		}, sandboxes: 1},
 		{name: "another sandbox had the address", last: func(st *pleg.PodStatus) { st.Sandboxes[0].ID = "s0" }, sandboxes: 1},
 		{name: "a container is new", last: func(st *pleg.PodStatus) { st.Containers = st.Containers[1:] }, containers: 1},
 		{name: "a container had exited", last: exit, list: listed(pleg.StateExited)},

@@ -31,7 +31,7 @@ func (c *Client) fallback() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
 	}
-	if last := c.observed.last.Load(); last == nil || !last.unix || c.conn.GetState() != connectivity.Ready {
+	if last := c.observed.last.Load(); !last.unix || c.conn.GetState() != connectivity.Ready {
 		return nil
 	}
 	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {

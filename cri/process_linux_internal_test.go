@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
@@ -65,9 +70,41 @@ func TestRuntimeThatWaitsInTheKernel(t *testing.T) {
 		}
 		return nil
 	})
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("unix", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, _, err := c.observed.ClientHandshake(t.Context(), "", conn); err != nil || c.observed.last.Load().pid != os.Getpid() {
+		t.Errorf("a connection is to the process %d, %v, want %d", c.observed.last.Load().pid, err, os.Getpid())
+	}
 	c.observed.last.Store(&connection{pid: os.Getpid()})
 	if p := nodestate.Of(c.Report().Details).Process; p != nil {
 		t.Errorf("a runtime in this process is reported as %+v", p)
+	}
+}
+
+// Only a runtime that has accepted a connection and sends nothing is silent.
+func TestSilent(t *testing.T) {
+	for reason, want := range map[string]bool{
+		"error reading server preface: context deadline exceeded":                         true,
+		"error reading server preface: read unix @->/s: use of closed network connection": true,
+		"error reading server preface: EOF":                                               false,
+		"error reading server preface: read unix @->/s: connection reset by peer":         false,
+		"error reading server preface: http2: frame too large":                            false,
+		"transport: Error while dialing: dial unix /s: connect: connection refused":       false,
+	} {
+		if got := silent(status.Error(codes.Unavailable, "connection error: desc = "+reason)); got != want {
+			t.Errorf("%s: silent: %t, want %t", reason, got, want)
+		}
+		if silent(status.Error(codes.Internal, reason)) {
+			t.Errorf("an internal error is taken for silence: %s", reason)
+		}
 	}
 }
 

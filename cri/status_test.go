@@ -116,8 +116,8 @@ func TestPodStatusErrors(t *testing.T) {
 			"a container's call fails", nil, noContainer, status.Error(codes.Unavailable, "later"),
 			"ContainerStatus of name-c c: ", codes.Unavailable,
 		},
-		{"no status of a sandbox", noSandbox, nil, nil, "PodSandboxStatus s: malformed answer: no status", codes.Unknown},
-		{"no status of a container", nil, noContainer, nil, "ContainerStatus of name-c c: malformed answer: no status", codes.Unknown},
+		{"no status of a sandbox", noSandbox, nil, nil, "PodSandboxStatus s: malformed answer: no status in it", codes.Unknown},
+		{"no status of a container", nil, noContainer, nil, "ContainerStatus of name-c c: malformed answer: no status in it", codes.Unknown},
 		{
 			"the status of another", nil, container(&runtimeapi.ContainerStatus{Id: "other"}), nil,
 			`ContainerStatus of name-c c: malformed answer: the status is of "other"`, codes.Unknown,
@@ -145,7 +145,7 @@ func TestPodStatusErrors(t *testing.T) {
 				fake.SandboxStatuses = map[string]*runtimeapi.PodSandboxStatusResponse{"s": tt.sandbox}
 			}
 			got, err := connect(t, fake, cri.Options{}).PodStatus(t.Context(), listed, nil)
-			if got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) {
+			if got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) || tt.code == codes.Unknown && err.Error() != tt.words {
 				t.Fatalf("got %v, error %v; want an error that begins with %q", got, err, tt.words)
 			}
 			if code := status.Code(err); code != tt.code {
@@ -166,6 +166,8 @@ func TestCallsNameWhatHangs(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		rt.Populate(simruntime.Population{Pods: 1, Containers: 2})
 		p := listPods(t, client)[0]
+		bare := rt.AddPod(simruntime.PodSpec{})
+		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: bare.UID, Hang: true})
 		for _, rpc := range []string{"ContainerStatus", "ListContainers", "ListPodSandbox", "Version"} {
 			rt.Inject(simruntime.Fault{RPC: rpc, Hang: true})
 		}
@@ -175,6 +177,10 @@ func TestCallsNameWhatHangs(t *testing.T) {
 			func() { _, _ = client.ListPods(t.Context()) },
 			func() { _, _ = client.ListPod(t.Context(), p.UID) },
 			func() { _ = client.Probe(t.Context()) },
+			func() {
+				listed := &pleg.Pod{UID: bare.UID, Sandboxes: []*pleg.Container{{ID: bare.Sandboxes[0].ID, State: pleg.StateRunning}}}
+				_, _ = client.PodStatus(t.Context(), listed, nil)
+			},
 		} {
 			go call()
 			time.Sleep(time.Second)
@@ -188,6 +194,7 @@ func TestCallsNameWhatHangs(t *testing.T) {
 			{Method: "ListContainers", PodUID: p.UID, Started: first.Add(2 * time.Second)},
 			{Method: "ListPodSandbox", PodUID: p.UID, Started: first.Add(2 * time.Second)},
 			{Method: "Version", Started: first.Add(3 * time.Second)},
+			{Method: "PodSandboxStatus", PodUID: bare.UID, ID: bare.Sandboxes[0].ID, Started: first.Add(4 * time.Second)},
 		}
 		for range 20 { // the calls are kept in no order
 			if got := client.Report().Calls; !slices.Equal(got, want) {

@@ -64,6 +64,15 @@ func TestListPodAsksForItsSandbox(t *testing.T) {
 	}
 }
 
+// The labels of a pod are those of a sandbox that is known, also if its newest container is in another.
+func TestLabelsOfAKnownSandbox(t *testing.T) {
+	fake := unlistedSandbox(new(atomic.Int64), noFault)
+	c2 := labelled(container("c2", "s2", 1, 3), "u1")
+	c2.Labels["io.kubernetes.pod.name"], c2.Labels["io.kubernetes.pod.namespace"] = "name-s1", "ns-s1"
+	fake.Containers = append(fake.Containers, c2)
+	wantList(t, connect(t, fake, cri.Options{}), "u1 ns-s1/name-s1 map[app:web of:s1] c2<s2 name-c2#3 running@3 c1<s1 name-c1#2 running@2\n")
+}
+
 // A sandbox that was in an earlier list is not asked for, however long ago, and neither is one of a pod
 // with another sandbox. Without its containers, a sandbox is forgotten.
 func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
@@ -132,6 +141,9 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 				t.Errorf("asked %d times, want %d", n, tc.asked)
 			}
 			log.RequireLines(t, int(tc.asked), `level=DEBUG msg="sandbox of a container not known" podSandboxID=s1 err=`)
+			if name == "an error" {
+				log.RequireLines(t, int(tc.asked), `err="rpc error: code = Internal desc = broken"`+"\n")
+			}
 			st := fake.SandboxStatuses["s1"].Status // at last, the runtime returns it
 			fake.Before, st.Id, st.Metadata = nil, "s1", &runtimeapi.PodSandboxMetadata{Name: "labelled", Namespace: "space", Uid: "u1"}
 			time.Sleep(time.Minute)
@@ -153,8 +165,13 @@ func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
 			id := fmt.Sprint("c", n)
 			fake.Containers = append(fake.Containers, labelled(container(id, "of-"+id, 1, 1), id))
 		}
-		began := time.Now()
-		wantPods(t, connect(t, fake, cri.Options{}), 6)
+		began, client := time.Now(), connect(t, fake, cri.Options{})
+		calls := make(chan []pleg.Call, 1)
+		time.AfterFunc(time.Millisecond, func() { calls <- client.Report().Calls })
+		wantPods(t, client, 6)
+		if got, want := <-calls, []pleg.Call{{Method: "PodSandboxStatus", ID: "of-c0", Started: began}, {Method: "PodSandboxStatus", ID: "of-c1", Started: began}}; !slices.Equal(got, want) {
+			t.Errorf("the calls at first are %+v, want %+v", got, want)
+		}
 		if took := time.Since(began); took != 300*time.Millisecond {
 			t.Errorf("the list took %v, want 300ms for 6 sandboxes", took)
 		}
@@ -214,6 +231,8 @@ func TestSharedUIDIsTakenOver(t *testing.T) {
 			{"123", "u1=name-s2 u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
 			{"13", "u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
 			{"013", "u1=name-s0 u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
+			{"2", "u1=name-s2"},
+			{"02", "u1=name-s2 u1@ns-s0.name-s0=name-s0"}, // although it is older
 		} {
 			fake.Sandboxes = nil
 			for _, digit := range tc.listed {
@@ -258,8 +277,8 @@ func listPodCases() []listPodCase {
 	return []listPodCase{
 		{
 			"the kubelet's",
-			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))},
-			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")},
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u2", 0, 1))},
+			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1"), labelled(container("c2", "s2", 1, 2), "u2")},
 			"u1", 0,
 		},
 		{

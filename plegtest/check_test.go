@@ -20,7 +20,7 @@ import (
 
 func good() *plegtest.Runtime {
 	r := plegtest.New()
-	r.Set("web", "nginx=running job=exited:137:OOMKilled /w=running")
+	r.Set("web", "nginx=running job=exited:0 /w=running")
 	r.Set("db", "postgres=running /d=running")
 	return r
 }
@@ -36,7 +36,11 @@ func TestCheckRuntime(t *testing.T) {
 		slow := good()
 		slow.SetListFault(plegtest.Delay(time.Second))
 		slow.SetInspectFault(plegtest.Delay(time.Second))
+		began := time.Now()
 		plegtest.CheckRuntime(t, slow)
+		if took := time.Since(began); took > 21*time.Second {
+			t.Errorf("the check of a runtime whose calls take a second took %v, want 20 s, as each look is ended soon", took)
+		}
 		plegtest.CheckRuntime(t, broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if last != nil {
 				last.Native = new(int) // it belongs to the runtime
@@ -46,6 +50,22 @@ func TestCheckRuntime(t *testing.T) {
 		memory := good()
 		plegtest.CheckRuntime(t, broken{Runtime: memory, list: func(ctx context.Context, _ []*pleg.Pod) ([]*pleg.Pod, error) {
 			return memory.ListPods(context.WithoutCancel(ctx)) // although its context has ended
+		}})
+		var calls atomic.Int32
+		var first []*pleg.Pod
+		plegtest.CheckRuntime(t, broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			switch calls.Add(1) {
+			case 1:
+				first = pods
+			case 2:
+				clear(first) // the runtime uses its slice again
+			}
+			for n, pod := range pods {
+				again := *pod
+				again.Native = new(chan int) // of each list
+				pods[n] = &again
+			}
+			return pods, ctx.Err()
 		}})
 	})
 }
@@ -150,6 +170,26 @@ func TestCheckRuntimeFinds(t *testing.T) {
 	var calls atomic.Int32
 	twoSandboxes := plegtest.New()
 	twoSandboxes.Set("web", "nginx=running /w=running /old=exited")
+	readiness := func(of pleg.ContainerID) broken {
+		return broken{Runtime: twoSandboxes, status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil && last != nil && last.Sandbox(of) != nil {
+				s.Sandbox(of).Ready = last.Sandbox(of).Ready
+			}
+			return s, ctx.Err()
+		}}
+	}
+	withoutContainers := plegtest.New() // the first of two
+	withoutContainers.SetPod(&pleg.Pod{UID: "a"})
+	withoutContainers.Set("web", "nginx=running /w=running")
+	ended := func(rt *plegtest.Runtime, answer func(*pleg.PodStatus) *pleg.PodStatus) broken {
+		return broken{Runtime: rt, status: func(ctx context.Context, pod *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if ctx.Err() != nil {
+				return answer(plegtest.Status(pod)), nil
+			}
+			return s, nil
+		}}
+	}
+	moved := good()
 	for name, tc := range map[string]struct {
 		rt   pleg.Runtime
 		want string
@@ -158,34 +198,36 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		"list that hangs":                   {broken{Runtime: good(), list: func(ctx context.Context, _ []*pleg.Pod) ([]*pleg.Pod, error) { <-ctx.Done(); return nil, ctx.Err() }}, "ListPods: context deadline exceeded"},
 		"no pods":                           {plegtest.New(), "ListPods: no pod has a container or a sandbox: give the runtime one to check"},
 		"nil pod":                           {listing(nil), "ListPods: a pod is nil"},
-		"no UID":                            {listing(&pleg.Pod{Name: "nameless"}), "ListPods: pod /nameless has no UID"},
+		"nothing but a nil pod":             {broken{Runtime: good(), list: func(context.Context, []*pleg.Pod) ([]*pleg.Pod, error) { return []*pleg.Pod{nil}, nil }}, "ListPods: a pod is nil"},
+		"nil sandbox":                       {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}, Sandboxes: []*pleg.Container{nil, {ID: "s"}}}), `ListPods: a container or sandbox of pod "u" is nil`},
+		"no UID":                            {listing(&pleg.Pod{Name: "nameless", Namespace: "shop"}), "ListPods: pod shop/nameless has no UID"},
 		"two pods of one UID":               {listing(&pleg.Pod{UID: "web"}), `ListPods: two pods have the UID "web": list them as one pod`},
 		"nil container":                     {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{nil}}), `ListPods: a container or sandbox of pod "u" is nil`},
 		"no id":                             {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{Name: "c"}}}), `ListPods: container "c" of pod "u" has no ID`},
 		"id twice in a pod":                 {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c"}}, Sandboxes: []*pleg.Container{{ID: "c"}}}), `ListPods: the id "c" is in the list twice: of pod "u" and of pod "u"`},
 		"id in two pods":                    {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "nginx"}}}), `ListPods: the id "nginx" is in the list twice: of pod "web" and of pod "u"`},
 		"name that is not text":             {listing(&pleg.Pod{UID: "u", Name: "\xff"}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
-		"label that is not text":            {listing(&pleg.Pod{UID: "u", Labels: map[string]string{"a": "\xff"}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
-		"container's name that is not text": {listing(&pleg.Pod{UID: "u", Sandboxes: []*pleg.Container{{ID: "s", Name: "\xff"}}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
-		"status that is not text":           {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].Annotations = map[string]string{"\xff": ""} }), `PodStatus of …: "\xff" is not UTF-8: use strings.ToValidUTF8`},
+		"label that is not text":            {listing(&pleg.Pod{UID: "u", Labels: map[string]string{"a": "\xff", "b": "", "c": "", "d": "", "e": "", "f": "", "g": "", "h": ""}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
+		"container's name that is not text": {listing(&pleg.Pod{UID: "u", Sandboxes: []*pleg.Container{{ID: "r"}, {ID: "s", Name: "\xff"}, {ID: "t"}}}), `ListPods: "\xff" of pod "u" is not UTF-8: use strings.ToValidUTF8`},
+		"status that is not text":           {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].Annotations = map[string]string{"\xff": ""} }), `PodStatus of A_POD WHEN: "\xff" is not UTF-8: use strings.ToValidUTF8`},
 		"pods that change": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			if calls.Add(1) == 2 {
 				pods[0].Containers[0].Attempt++
 			}
 			return pods, ctx.Err()
-		}}, `a pod was changed after ListPods had returned it: return a new pod, as the pipeline compares them:…"Attempt":1…was…`},
+		}}, "a pod was changed after ListPods had returned it: return a new pod, as the pipeline compares them:\n[{…\"Attempt\":1…}]\nwas\n[{…\"Attempt\":0…}]"},
 		"pod that PodStatus changes": {broken{Runtime: good(), status: func(ctx context.Context, pod *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if calls.Add(1) == 1 {
 				pod.Containers[0].State = pleg.StateExited
 			}
 			return s, ctx.Err()
-		}}, "a pod was changed after ListPods had returned it: return a new pod, as the pipeline compares them:…"},
+		}}, "a pod was changed after ListPods had returned it: return a new pod, as the pipeline compares them:\n[{…\"State\":3…\"State\":3…}]\nwas\n[{…\"State\":2…\"State\":3…}]"},
 		"status that changes": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if last != nil && calls.Add(1) == 1 {
 				last.IPs = nil
 			}
 			return s, ctx.Err()
-		}}, `PodStatus of …: it changed the status that it had returned: {…"IPs":null…, was {…`},
+		}}, `PodStatus of "web" alone: it changed the status that it had returned: {…"IPs":null…}, was {…"IPs":["10.0.0.1"]…}`},
 		"one call at a time": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			defer calls.Add(-1)
 			if calls.Add(1) > 1 {
@@ -193,39 +235,55 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			return s, ctx.Err()
-		}}, "PodStatus of … at the same time as others: busy"},
+		}}, "PodStatus of A_POD at the same time as others: busy"},
 		"another list": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			if calls.Add(1) > 1 && pods != nil {
 				pods = pods[1:]
 			}
 			return pods, ctx.Err()
-		}}, `ListPods …: it returned other pods than before: [{…, before [{…"UID":"web"…`},
+		}}, `ListPods WHEN: it returned other pods than before: [{"UID":"db"…}], before [{"UID":"db"…} {"UID":"web"…}]`},
 		"ListPod of another pod": {broken{Runtime: good(), one: func(ctx context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
 			if pod != nil {
 				pod = &pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Containers: pod.Containers}
 			}
 			return pod, ctx.Err()
-		}}, `ListPod of "…: it returned another pod than ListPods: {…"Sandboxes":null…, there {…`},
+		}}, `ListPod of A_POD WHEN: it returned another pod than ListPods: {…"Sandboxes":null…}, there {…"Sandboxes":[{…}`},
+		"ListPod that fails": {broken{Runtime: good(), one: func(ctx context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
+			if pod != nil {
+				return nil, errBusy
+			}
+			return nil, ctx.Err()
+		}}, "ListPod of A_POD WHEN: busy"},
+		"ListPod of nothing": {broken{Runtime: good(), one: func(ctx context.Context, _ *pleg.Pod) (*pleg.Pod, error) {
+			return nil, ctx.Err()
+		}}, "ListPod of A_POD WHEN: it returned another pod than ListPods: null, there {…}"},
+		"ListPod of a pod that is gone": {broken{Runtime: good(), one: func(ctx context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
+			if pod == nil && ctx.Err() == nil {
+				return &pleg.Pod{UID: "ghost"}, nil
+			}
+			return pod, ctx.Err()
+		}}, "ListPod of a pod that is gone: it returned &{ghost …}, <nil>, not nil and no error"},
 		"ListPod that fails for a pod that is gone": {broken{Runtime: good(), one: func(ctx context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
 			if pod == nil {
 				return nil, errBusy
 			}
 			return pod, ctx.Err()
 		}}, "ListPod of a pod that is gone: it returned <nil>, busy, not nil and no error"},
-		"status of another pod":  {answering(func(s *pleg.PodStatus) { s.UID = "another" }), "PodStatus of …: it returned the status of ns/name-… (another), not of ns/name-…"},
-		"status of another name": {answering(func(s *pleg.PodStatus) { s.Name = "another" }), "PodStatus of …: it returned the status of ns/another (…), not of ns/name-…"},
-		"another namespace":      {answering(func(s *pleg.PodStatus) { s.Namespace = "another" }), "PodStatus of …: it returned the status of another/name-…), not of ns/name-…"},
+		"status of another pod":  {answering(func(s *pleg.PodStatus) { s.UID = "another" }), "PodStatus of A_POD WHEN: it returned the status of ns/name-… (another), not of ns/name-…"},
+		"status of another name": {answering(func(s *pleg.PodStatus) { s.Name = "another" }), "PodStatus of A_POD WHEN: it returned the status of ns/another (…), not of ns/name-…"},
+		"another namespace":      {answering(func(s *pleg.PodStatus) { s.Namespace = "another" }), "PodStatus of A_POD WHEN: it returned the status of another/name-…), not of ns/name-…"},
 		"second pod's status of a runtime that lists none alone": {struct{ pleg.Runtime }{answering(func(s *pleg.PodStatus) {
 			if s.UID == "db" {
 				s.Name = "another"
 			}
-		})}, `PodStatus of "db" …: it returned the status of ns/another (db), not of ns/name-db`},
-		"status of another id":       {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].ID = "another" }), `PodStatus of …: the status has the ids ["another" …], the list has […]`},
-		"status without a container": {answering(func(s *pleg.PodStatus) { s.Containers = nil }), `PodStatus of …: the status has the ids ["…"], the list has ["…" "…"]`},
-		"nil in a status":            {answering(func(s *pleg.PodStatus) { s.Containers[0] = nil }), "PodStatus of …: a container or sandbox of the status is nil"},
+		})}, `PodStatus of "db" WHEN: it returned the status of ns/another (db), not of ns/name-db`},
+		"status of another id":       {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].ID = "another" }), `PodStatus of A_POD WHEN: the status has the ids ["another" …], the list has […]`},
+		"status without a container": {answering(func(s *pleg.PodStatus) { s.Containers = nil }), `PodStatus of A_POD WHEN: the status has the ids [AN_ID], the list has ["…" "…"]`},
+		"nil in a status":            {answering(func(s *pleg.PodStatus) { s.Containers[0] = nil }), "PodStatus of A_POD WHEN: a container or sandbox of the status is nil"},
+		"nil sandbox in a status":    {answering(func(s *pleg.PodStatus) { s.Sandboxes[0] = nil }), "PodStatus of A_POD WHEN: a container or sandbox of the status is nil"},
 		"neither a status nor an error": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			return nil, ctx.Err()
-		}}, "PodStatus of …: it returned neither a status nor an error"},
+		}}, "PodStatus of A_POD WHEN: it returned neither a status nor an error"},
 		"unknown id is an error": {broken{Runtime: good(), status: func(ctx context.Context, pod *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			for _, c := range pod.Containers {
 				if c.ID == "plegtest-unknown" {
@@ -233,10 +291,10 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				}
 			}
 			return s, ctx.Err()
-		}}, `PodStatus of "…" with an id that the runtime does not know: busy: leave the id out of the status`},
+		}}, `PodStatus of A_POD with an id that the runtime does not know: busy: leave the id out of the status`},
 		"part of a list when the context has ended": {broken{Runtime: good(), list: func(_ context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			return pods, nil
-		}}, "ListPods: its context ended, and it returned a part of the answer and no error: , not {…"},
+		}}, "ListPods: its context ended, and it returned a part of the answer and no error: , not {\"UID\":\"db\"…}\n{\"UID\":\"web\"…}"},
 		"part of a list when the context ends": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			if err := ctx.Err(); len(pods) == 0 {
 				return nil, err
@@ -247,10 +305,48 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				}
 			}
 			return pods, nil
-		}}, "ListPods: its context ended, and it returned a part of the answer and no error: , not {…"},
+		}}, "ListPods: its context ended, and it returned a part of the answer and no error: , not {\"UID\":\"db\"…}\n{\"UID\":\"web\"…}"},
+		"part of a list when the context ends later": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			for range 3 { // after the look of the good runtime
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+			}
+			if ctx.Err() != nil {
+				return pods[1:], nil
+			}
+			return pods, nil
+		}}, `ListPods: its context ended, and it returned a part of the answer and no error: {"UID":"db"…}, not {…}`},
+		"part of a list when the channel of the context is closed": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			select {
+			case <-ctx.Done():
+				if pods != nil {
+					return pods[:1], nil
+				}
+				return nil, ctx.Err()
+			default:
+				return pods, nil
+			}
+		}}, `ListPods: its context ended, and it returned a part of the answer and no error: {"UID":"web"…}, not {…}`},
+		"part of a status when the context has ended": {ended(withoutContainers, func(s *pleg.PodStatus) *pleg.PodStatus { s.Containers = nil; return s }), "PodStatus: its context ended, and it returned a part of the answer and no error: [w], not [nginx w]"},
+		"no status when the context has ended":        {ended(good(), func(*pleg.PodStatus) *pleg.PodStatus { return nil }), "PodStatus: its context ended, and it returned a part of the answer and no error: , not [job nginx w]"},
+		"nil container when the context has ended":    {ended(good(), func(s *pleg.PodStatus) *pleg.PodStatus { s.Containers[0] = nil; return s }), "PodStatus: its context ended, and it returned a part of the answer and no error: , not [job nginx w]"},
+		"nil sandbox when the context has ended":      {ended(good(), func(s *pleg.PodStatus) *pleg.PodStatus { s.Sandboxes[0] = nil; return s }), "PodStatus: its context ended, and it returned a part of the answer and no error: , not [job nginx w]"},
+		"pods that change meanwhile": {struct{ pleg.Runtime }{broken{Runtime: moved, list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			if calls.Add(1) == 1 {
+				moved.Set("web", "nginx=exited job=exited:0 /w=exited")
+			}
+			return pods, ctx.Err()
+		}, status: func(ctx context.Context, pod *pleg.Pod, _, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+			now, err := moved.ListPod(ctx, pod.UID)
+			if err != nil {
+				return nil, err
+			}
+			return moved.PodStatus(ctx, now, nil)
+		}}}, `ListPods WHEN: it returned other pods than before: [{…{"UID":"web"…"State":3…}], before [{…{"UID":"web"…"State":2…}]`}, // and not that the status disagrees with the list
 		"nothing of a pod when the context has ended": {broken{Runtime: good(), one: func(_ context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
 			return pod, nil
-		}}, "ListPod: its context ended, and it returned a part of the answer and no error: null, not {…"},
+		}}, "ListPod: its context ended, and it returned a part of the answer and no error: null, not {…}"},
 		"two lists at once": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			defer calls.Add(-1)
 			if calls.Add(1) > 1 && ctx.Err() == nil {
@@ -259,10 +355,16 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			return pods, ctx.Err()
 		}}, "ListPods at the same time as others: busy"},
-		"state of another time":     {answering(func(s *pleg.PodStatus) { s.Containers[0].State = pleg.StateCreated }), `PodStatus of …: "…" is created in the status and running in the list`},
-		"sandbox of another time":   {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].Ready = false }), `PodStatus of …: the sandbox "…" is ready (false) in the status and running in the list`},
-		"state of a stale last":     {stale(func(now, last *pleg.ContainerStatus) { now.State = last.State }), `PodStatus of "…": for "…" it returned the status in last, although the state or the id differs: take only what cannot have changed`},
-		"start of a stale last":     {stale(func(now, last *pleg.ContainerStatus) { now.StartedAt = last.StartedAt }), `PodStatus of "…": for "…" it returned the status in last, although the state or the id differs: take only what cannot have changed`},
+		"state of another time":   {answering(func(s *pleg.PodStatus) { s.Containers[0].State = pleg.StateCreated }), `PodStatus of A_POD WHEN: AN_ID is created in the status and running in the list`},
+		"sandbox of another time": {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].Ready = false }), `PodStatus of A_POD WHEN: the sandbox AN_ID is ready (false) in the status and running in the list`},
+		"sandbox of a later time": {broken{Runtime: twoSandboxes, status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil {
+				s.Sandbox("old").Ready = true
+			}
+			return s, ctx.Err()
+		}}, `PodStatus of "web" WHEN: the sandbox "old" is ready (true) in the status and exited in the list`},
+		"state of a stale last":     {stale(func(now, last *pleg.ContainerStatus) { now.State = last.State }), `PodStatus of A_POD: for AN_ID it returned the status in last, although the state or the id differs: take only what cannot have changed`},
+		"start of a stale last":     {stale(func(now, last *pleg.ContainerStatus) { now.StartedAt = last.StartedAt }), `PodStatus of A_POD: for AN_ID it returned the status in last, although the state or the id differs: take only what cannot have changed`},
 		"end of a stale last":       {stale(func(now, last *pleg.ContainerStatus) { now.FinishedAt = last.FinishedAt }), `PodStatus of "web": for "job" it returned the status in last, although the state or the id differs: take only what cannot have changed`},
 		"exit code of a stale last": {stale(func(now, last *pleg.ContainerStatus) { now.ExitCode = last.ExitCode }), `PodStatus of "web": for "job" it returned the status in last, although the state or the id differs: take only what cannot have changed`},
 		"reason of a stale last":    {stale(func(now, last *pleg.ContainerStatus) { now.Reason = last.Reason }), `PodStatus of "web": for "job" it returned the status in last, although the state or the id differs: take only what cannot have changed`},
@@ -271,7 +373,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				s.Sandboxes[0].Ready = last.Sandboxes[0].Ready
 			}
 			return s, ctx.Err()
-		}}, `PodStatus of "…": for the sandbox "…" it returned the status in last, although Ready differs: take only what cannot have changed`},
+		}}, `PodStatus of A_POD: for the sandbox AN_ID it returned the status in last, although Ready differs: take only what cannot have changed`},
 		"exit code of another container of the name": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if job := s.Container("job"); job != nil && last != nil {
 				i := slices.IndexFunc(last.Containers, func(c *pleg.ContainerStatus) bool { return c.Name == job.Name && c.State == pleg.StateExited })
@@ -284,28 +386,27 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				s.Sandboxes[0].IPs = last.Sandboxes[0].IPs
 			}
 			return s, ctx.Err()
-		}}, `PodStatus of "…": for the sandbox "…" it returned the status in last, although Ready differs: take only what cannot have changed`},
+		}}, `PodStatus of A_POD: for the sandbox AN_ID it returned the status in last, although Ready differs: take only what cannot have changed`},
 		"first container of a stale last": {stale(func(now, last *pleg.ContainerStatus) {
 			if now.ID == "nginx" {
 				now.StartedAt = last.StartedAt
 			}
 		}), `PodStatus of "web": for "nginx" it returned the status in last, although the state or the id differs: take only what cannot have changed`},
-		"first sandbox of a stale last": {broken{Runtime: twoSandboxes, status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
-			if s != nil && last != nil && last.Sandbox("w") != nil {
-				s.Sandbox("w").Ready = last.Sandbox("w").Ready
-			}
-			return s, ctx.Err()
-		}}, `PodStatus of "web": for the sandbox "w" it returned the status in last, although Ready differs: take only what cannot have changed`},
-		"error with an older last":         {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, errBusy }), `PodStatus of "…" with an older last: busy`},
-		"nothing with an older last":       {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, nil }), `PodStatus of "…" with an older last: <nil>`},
-		"nil container with an older last": {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Containers[0] = nil; return s, nil }), `PodStatus of "…" with an older last: <nil>`},
-		"nil sandbox with an older last":   {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Sandboxes[0] = nil; return s, nil }), `PodStatus of "…" with an older last: <nil>`},
-		"sandbox that nobody has":          {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `ListPods: "c" of pod "u" has the SandboxID "s", which no sandbox of the pod has`},
-		"listed time of 1970":              {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), `ListPods: "c" of pod "u" was created at …: leave a time zero if it is not known`},
-		"creation in the future":           {answering(func(s *pleg.PodStatus) { s.Containers[0].CreatedAt = time.Unix(1e15, 0) }), `PodStatus of …: "…" has the time …: leave a time zero if it is not known`},
-		"end in the future":                {answering(func(s *pleg.PodStatus) { s.Containers[0].FinishedAt = time.Date(2201, 1, 2, 0, 0, 0, 0, time.UTC) }), `PodStatus of …: "…" has the time …: leave a time zero if it is not known`},
-		"time of the far future":           {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), `PodStatus of …: "…" has the time …: leave a time zero if it is not known`},
-		"sandbox of year 1":                {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), `PodStatus of …: "…" has the time …: leave a time zero if it is not known`},
+		"first sandbox of a stale last":     {readiness("w"), `PodStatus of "web": for the sandbox "w" it returned the status in last, although Ready differs: take only what cannot have changed`},
+		"sandbox not ready of a stale last": {readiness("old"), `PodStatus of "web": for the sandbox "old" it returned the status in last, although Ready differs: take only what cannot have changed`},
+		"error with an older last":          {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { return s, errBusy }), `PodStatus of A_POD with an older last: busy`},
+		"nothing with an older last":        {older(func(*pleg.PodStatus) (*pleg.PodStatus, error) { return nil, nil }), `PodStatus of A_POD with an older last: <nil>`},
+		"nil container with an older last":  {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Containers[0] = nil; return s, nil }), `PodStatus of A_POD with an older last: <nil>`},
+		"nil sandbox with an older last":    {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Sandboxes[0] = nil; return s, nil }), `PodStatus of A_POD with an older last: <nil>`},
+		"no container with an older last":   {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Containers = nil; return s, nil }), `PodStatus of A_POD: for AN_ID it returned the status in last, although the state or the id differs: take only what cannot have changed`},
+		"no sandbox with an older last":     {older(func(s *pleg.PodStatus) (*pleg.PodStatus, error) { s.Sandboxes = nil; return s, nil }), `PodStatus of A_POD: for the sandbox AN_ID it returned the status in last, although Ready differs: take only what cannot have changed`},
+		"sandbox that nobody has":           {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}, Sandboxes: []*pleg.Container{{ID: "t"}}}), `ListPods: "c" of pod "u" has the SandboxID "s", which no sandbox of the pod has`},
+		"listed time of 1970":               {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0).UTC()}}}), `ListPods: "c" of pod "u" was created at 1970-01-01 00:00:00 +0000 UTC: leave a time zero if it is not known`},
+		"listed sandbox of 1969":            {listing(&pleg.Pod{UID: "u", Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: time.Date(1969, 2, 3, 0, 0, 0, 0, time.UTC)}}}), `ListPods: "s" of pod "u" was created at 1969-02-03 00:00:00 +0000 UTC: leave a time zero if it is not known`},
+		"creation in the future":            {answering(func(s *pleg.PodStatus) { s.Containers[0].CreatedAt = time.Date(2300, 1, 2, 0, 0, 0, 0, time.UTC) }), `PodStatus of A_POD WHEN: AN_ID has the time 2300-01-02 00:00:00 +0000 UTC: leave a time zero if it is not known`},
+		"end in the future":                 {answering(func(s *pleg.PodStatus) { s.Containers[0].FinishedAt = time.Date(2201, 1, 2, 0, 0, 0, 0, time.UTC) }), `PodStatus of A_POD WHEN: AN_ID has the time 2201-01-02 00:00:00 +0000 UTC: leave a time zero if it is not known`},
+		"time of the far future":            {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0).UTC() }), `PodStatus of A_POD WHEN: AN_ID has the time 31690708-07-05 01:46:40 +0000 UTC: leave a time zero if it is not known`},
+		"sandbox of year 1":                 {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), `PodStatus of A_POD WHEN: AN_ID has the time 0001-01-01 00:00:00.000000001 +0000 UTC: leave a time zero if it is not known`},
 		"inspection that hangs after its context": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if ctx.Err() != nil {
 				time.Sleep(time.Hour)
@@ -317,18 +418,24 @@ func TestCheckRuntimeFinds(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			calls.Store(0)
-			found, only := &reporter{TB: t}, regexp.MustCompile("(?s)^"+strings.ReplaceAll(regexp.QuoteMeta(tc.want), "…", ".*")+"$")
+			found := &reporter{TB: t}
+			words := strings.NewReplacer("…", ".*", "WHEN", "(alone|at the same time as others)", "A_POD", `"(web|db)"`, "AN_ID", `"(nginx|job|postgres|w|d)"`)
+			only := regexp.MustCompile("(?s)^" + words.Replace(regexp.QuoteMeta(tc.want)) + "$")
 			began := time.Now()
-			if plegtest.CheckRuntime(found, tc.rt); time.Since(began) > 90*time.Second {
-				t.Errorf("the check took %v, want about a minute at most", time.Since(began))
+			plegtest.CheckRuntime(found, tc.rt)
+			if took := time.Since(began); took > 90*time.Second || strings.HasSuffix(tc.want, "within 10s after its context had ended") && took != 10*time.Second || strings.HasSuffix(tc.want, "deadline exceeded") && took != time.Minute {
+				t.Errorf("the check took %v, want about a minute at most", took)
 			}
 			time.Sleep(2 * time.Hour) // until the hanging calls have ended
-			if len(found.errs) == 0 {
-				t.Error("found nothing")
+			if len(found.errs) == 0 || strings.Contains(tc.want, " WHEN:") && !slices.ContainsFunc(found.errs, func(err string) bool { return strings.Contains(err, " alone: ") }) {
+				t.Errorf("found %q, want %s", found.errs, tc.want)
 			}
-			for _, err := range found.errs {
+			for n, err := range found.errs {
 				if !only.MatchString(err) {
 					t.Errorf("found %s, want only %s", err, tc.want)
+				}
+				if slices.Contains(found.errs[:n], err) && !strings.Contains(err, "at the same time") {
+					t.Errorf("found %s twice", err)
 				}
 			}
 		})

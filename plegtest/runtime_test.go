@@ -88,7 +88,7 @@ func TestEventStream(t *testing.T) {
 		}
 		go watch(t.Context())
 		synctest.Wait()
-		restarted := plegtest.Pod("a", "c=running /s=running")
+		restarted := plegtest.Pod("a", "c=running other=created /s=running /t=exited")
 		restarted.Containers[0].Attempt, restarted.Sandboxes[0].Attempt = 2, 1
 		r.SetPod(restarted)
 		r.Announce("a", "c")
@@ -110,10 +110,11 @@ func TestEventStream(t *testing.T) {
 			t.Errorf("the sandbox was created at %v, want the present time", s.CreatedAt)
 		}
 		r.Announce("a", "c")
+		r.Announce("gone", "c")
 		r.AnnounceHint(pleg.Hint{})
 		r.EndWatches(errFault)
-		if err := <-ended; !errors.Is(err, errFault) || len(hints) != 5 {
-			t.Fatalf("the stream ended with %v after %d events, want %v after 5", err, len(hints), errFault)
+		if err := <-ended; !errors.Is(err, errFault) || len(hints) != 6 {
+			t.Fatalf("the stream ended with %v after %d events, want %v after 6", err, len(hints), errFault)
 		}
 		h := hints[2]
 		if h.Status == nil || h.Status.ExitCode != 3 || h.Status.Message != "detail" {
@@ -125,6 +126,7 @@ func TestEventStream(t *testing.T) {
 			{UID: "a", Container: "s", Sandbox: "s", State: pleg.StateRunning, Name: "name-a", Attempt: 1, PodName: "name-a", PodNamespace: "ns"},
 			{UID: "a", Container: "c", Sandbox: "s", State: pleg.StateExited, Name: "of-c", PodName: "name-a", PodNamespace: "ns"},
 			{UID: "a", Container: "c", State: pleg.StateExited, Removed: true, PodName: "name-a", PodNamespace: "ns"},
+			{UID: "gone", Container: "c", State: pleg.StateExited, Removed: true},
 			{},
 		} {
 			if hints[2] = h; !reflect.DeepEqual(hints[i], want) {
@@ -169,6 +171,10 @@ func TestCounts(t *testing.T) {
 	r.SetPodFault("a", plegtest.Fail(errors.New("another")))
 	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); !errors.Is(err, errFault) {
 		t.Errorf("the inspection failed with %v, want the fault of all inspections first", err)
+	}
+	r.SetInspectFault(plegtest.Fail(nil))
+	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); err == nil || err.Error() != "another" {
+		t.Errorf("the inspection failed with %v, want the fault of the pod", err)
 	}
 }
 

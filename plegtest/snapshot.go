@@ -67,7 +67,7 @@ func sorted(pods []*pleg.Pod) (snapshots []string) {
 	return snapshots
 }
 
-// notUTF8 returns a text anywhere in v that is not UTF-8; "" if there is none.
+// notUTF8 returns a text anywhere in v, except in Native, that is not UTF-8; "" if there is none.
 func notUTF8(v reflect.Value) (text string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -75,9 +75,7 @@ func notUTF8(v reflect.Value) (text string) {
 			return v.String()
 		}
 	case reflect.Pointer:
-		if !v.IsNil() {
-			return notUTF8(v.Elem())
-		}
+		return notUTF8(v.Elem())
 	case reflect.Struct:
 		for _, field := range v.Fields() {
 			text = cmp.Or(text, notUTF8(field))

@@ -56,9 +56,9 @@ func TestTooManyCalls(t *testing.T) {
 		kit.Must(t, err)
 		synctest.Wait()
 		const says = "too many calls: this server allows 3 at a time"
-		wantStatus(t, "a list", f.list(), codes.ResourceExhausted, says)
+		wantText(t, "a list", f.list(), codes.ResourceExhausted, says)
 		_, err = f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{})
-		wantStatus(t, "another method", err, codes.ResourceExhausted, says)
+		wantText(t, "another method", err, codes.ResourceExhausted, says)
 		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 2 {
 			t.Errorf("%v refused calls in the metrics, want 2", n)
 		}
@@ -78,11 +78,11 @@ func TestTooManyCalls(t *testing.T) {
 			}
 		}
 		_, err = healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{})
-		wantStatus(t, "one more call of the health service", err, codes.ResourceExhausted, "too many health calls: this server allows 64 at a time")
+		wantText(t, "one more call of the health service", err, codes.ResourceExhausted, "too many health calls: this server allows 64 at a time")
 		reflection, err := grpc_reflection_v1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(t.Context())
 		kit.Must(t, err)
 		_, err = reflection.Recv()
-		wantStatus(t, "a description of the service", err, codes.ResourceExhausted, says)
+		wantText(t, "a description of the service", err, codes.ResourceExhausted, says)
 		kit.RequireMetric(t, f.Metrics, 4, "pleg_server_refused_total", "call")
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
@@ -110,7 +110,7 @@ func TestTooManyWatchers(t *testing.T) {
 		}
 		for range 50 {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
-			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
+			wantText(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
 		}
 		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "watcher"); n != 50 {
 			t.Errorf("%v refusals in the metrics, want 50", n)
@@ -172,23 +172,38 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 			return err
 		}
 		refused := 0
-		for range 50 {
-			if err := ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}); status.Code(err) == codes.ResourceExhausted {
-				refused++
+		lists := 0
+		for n, step := range []struct {
+			wait  time.Duration
+			lists int
+		}{{time.Second, 10}, {time.Second, 10}, {200 * time.Millisecond, 2}} {
+			time.Sleep(step.wait)
+			for range 50 {
+				if err := ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}); status.Code(err) == codes.ResourceExhausted {
+					refused++
+				}
+			}
+			lists += step.lists
+			if got := runtime.Counts().PodLists; got != lists || refused != 50*(n+1)-lists {
+				t.Errorf("%d lists and %d refused of 50 requests after %v, want %d more", got, refused, step.wait, step.lists)
 			}
 		}
-		if lists := runtime.Counts().PodLists; lists != 10 || refused != 40 {
-			t.Errorf("%d lists and %d refused of 50 requests at once, want 10 and 40", lists, refused)
-		}
 		_, err := c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{PodUid: "a"})
-		wantStatus(t, "a request", err, codes.ResourceExhausted, "too many lists of one pod: this server begins 10 a second")
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 41 {
-			t.Errorf("%v refused calls in the metrics, want 41", n)
+		wantText(t, "a request", err, codes.ResourceExhausted, "too many lists of one pod: this server begins 10 a second")
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 129 {
+			t.Errorf("%v refused calls in the metrics, want 129", n)
 		}
 		time.Sleep(time.Second)
-		wantStatus(t, "a second later", ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}), codes.NotFound, pleg.ErrUnknownPod.Error())
+		for _, reinspect := range []bool{false, true} { // the second is for the next list of all pods
+			_, err := c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{PodUid: "a", Reinspect: reinspect})
+			kit.Must(t, err)
+			if synctest.Wait(); runtime.Counts().PodLists != lists+1 {
+				t.Errorf("reinspect %t: %d lists of the pod, want %d", reinspect, runtime.Counts().PodLists, lists+1)
+			}
+		}
+		wantText(t, "a second later", ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}), codes.NotFound, pleg.ErrUnknownPod.Error())
 		err = ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
-		wantStatus(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
+		wantText(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
 	})
 }
 
@@ -220,7 +235,7 @@ func TestKeepalive(t *testing.T) {
 		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 1 {
 			t.Errorf("after a minute: %v connections, want 1", n)
 		}
-		wantStatus(t, "an hour later", <-waited, codes.NotFound, pleg.ErrUnknownPod.Error())
+		wantText(t, "an hour later", <-waited, codes.NotFound, pleg.ErrUnknownPod.Error())
 		f.wantEvent("the idle client", quiet)
 	})
 }

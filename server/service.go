@@ -179,7 +179,10 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 // Lookup implements [plegv1.PLEGServer].
 func (s *service) Lookup(ctx context.Context, r *plegv1.LookupRequest) (*plegv1.LookupResponse, error) {
 	c, err := s.pipe.Lookup(ctx, wire.ToQuery(r))
-	if err != nil {
+	switch {
+	case errors.Is(err, pleg.ErrStopped):
+		return nil, callError(ctx, pleg.ErrStopped) // the client names the query
+	case err != nil:
 		return nil, callError(ctx, err)
 	}
 	return wire.FromContainer(c), nil

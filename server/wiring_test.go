@@ -79,13 +79,13 @@ func TestOptionsAct(t *testing.T) {
 				}
 			}
 		}},
-		"Keepalive": {server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
+		"Keepalive": {server.Options{Keepalive: 30 * time.Second}, func(t *testing.T, f *fixture) {
 			dead, err := f.dial(t.Context())
 			kit.Must(t, err)
 			defer dead.Close()
 			_, err = dead.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
 			kit.Must(t, err)
-			kit.Relist(38)
+			kit.Relist(58)
 			kit.RequireMetric(t, f.Metrics, 1, "pleg_server_connections")
 			kit.Relist(4) // twice the time
 			kit.RequireMetric(t, f.Metrics, 0, "pleg_server_connections")

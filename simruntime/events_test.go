@@ -21,6 +21,7 @@ import (
 // lifeOfAPod are the events of a pod: s is the sandbox, c the container.
 var lifeOfAPod = []string{
 	"s CREATED", "s STARTED", "c CREATED", "c STARTED",
+	"c CREATED", "c STARTED", "c STOPPED", "c DELETED", // another one, which is removed while it runs
 	"c STOPPED", "s STOPPED", "c DELETED", "s DELETED",
 }
 
@@ -34,6 +35,9 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 			go func() {
 				last := int64(0)
 				for ev, err := stream.Recv(); err == nil; ev, err = stream.Recv() {
+					if ev.ContainerId == "" {
+						t.Errorf("an event has no id: %v", ev)
+					}
 					if ev.CreatedAt <= last {
 						t.Errorf("an event at %d follows one at %d: clients sort by time", ev.CreatedAt, last)
 					}
@@ -51,18 +55,34 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 		}
 		synctest.Wait()
 		p := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
+		var removed pleg.ContainerID
+		rt.Update(func(s *simruntime.State) {
+			c, err := s.AddContainer(p.UID, pleg.ContainerStatus{Name: "debug"})
+			kit.Must(t, err)
+			removed = c.ID
+			kit.Must(t, s.RemoveContainer(removed))
+		})
+		kit.Must(t, rt.StopPod(p.UID))
 		kit.Must(t, rt.RemovePod(p.UID))
+		_, ofContainer := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: string(removed)})
+		_, ofSandbox := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: string(p.Sandboxes[0].ID)})
+		if status.Code(ofContainer) != codes.NotFound || status.Code(ofSandbox) != codes.NotFound {
+			t.Errorf("of a removed container and sandbox: %v, %v, want NotFound", ofContainer, ofSandbox)
+		}
 		synctest.Wait()
 		for _, got := range seen {
 			if !slices.Equal(got, lifeOfAPod) {
 				t.Errorf("got %q, want %q", got, lifeOfAPod)
 			}
 		}
-		if s := rt.Stats(); s.DroppedEvents != 0 || s.InFlight != 0 {
+		if s := rt.Stats(); s.DroppedEvents != 0 || s.InFlight != 0 || s.PeakInFlight != 1 {
 			t.Errorf("stats %+v", s)
 		}
 		leave()
 		synctest.Wait()
+		if s := rt.Stats().RPCs["GetContainerEvents"]; s.Calls != 2 || s.Time != 0 {
+			t.Errorf("counted %+v, want 2 calls and no time", s)
+		}
 		if first, second := rt.BreakEvents(), rt.BreakEvents(); first != 1 || second != 0 {
 			t.Errorf("%d clients after one left, and then %d", first, second)
 		}
@@ -120,9 +140,30 @@ func TestSeveralFaultsOfAStream(t *testing.T) {
 			synctest.Wait()
 			rt.AddPod(simruntime.PodSpec{})
 			began := time.Now()
-			if _, err := stream.Recv(); lost != (err != nil) || !lost && time.Since(began).Round(ms) != 2*time.Second {
-				t.Errorf("lost: %t: got %v after %v", lost, err, time.Since(began))
+			ev, err := stream.Recv()
+			if lost != (err != nil) || !lost && (time.Since(began).Round(ms) != 2*time.Second || ev.ContainerEventType != cri.ContainerEventType_CONTAINER_CREATED_EVENT) {
+				t.Errorf("lost: %t: got %v, %v after %v", lost, ev, err, time.Since(began))
 			}
+		}
+	})
+}
+
+// Some events are lost, each with the probability of the fault.
+func TestLostEvents(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 0.25})
+		stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+		kit.Must(t, err)
+		synctest.Wait()
+		rt.Populate(simruntime.Population{Pods: 40})
+		synctest.Wait()
+		rt.BreakEvents()
+		got := 0
+		for _, err = stream.Recv(); err == nil; _, err = stream.Recv() {
+			got++
+		}
+		if got < 45 || got > 75 {
+			t.Errorf("%d of 80 events came, want about 60", got)
 		}
 	})
 }
@@ -151,6 +192,11 @@ func TestUnreadEvents(t *testing.T) {
 		rt.Populate(simruntime.Population{Pods: 501})
 		if n := rt.Stats().DroppedEvents; n != 3 {
 			t.Errorf("%d events of 1004 are dropped, want 3", n)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := rt.Service().GetContainerEvents(&cri.GetEventsRequest{}, stream{ctx: cancelled}); status.Code(err) != codes.Canceled {
+			t.Errorf("a stream whose context has ended ended with %v", err)
 		}
 		rt.BreakEvents()
 		if err := <-ended; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "event stream broken" {

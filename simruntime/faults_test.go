@@ -70,11 +70,14 @@ func TestBusyNode(t *testing.T) {
 func TestFaultsInOrder(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		id := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0].Containers[0].ID
-		for _, fault := range []simruntime.Fault{{Latency: ms}, {Latency: ms, Code: codes.Internal}, {Latency: ms, Code: codes.NotFound}} {
-			rt.Inject(fault)
-		}
-		if code, took := statusOf(t.Context(), client, id); code != codes.Internal || took != 2*ms {
-			t.Errorf("the call ended with %v after %v, want %v after 2ms", code, took, codes.Internal)
+		rt.Inject(simruntime.Fault{Latency: ms})
+		end := rt.Inject(simruntime.Fault{Latency: ms, Code: codes.Internal})
+		rt.Inject(simruntime.Fault{Latency: ms, Code: codes.NotFound})
+		for _, want := range []codes.Code{codes.Internal, codes.NotFound} {
+			if code, took := statusOf(t.Context(), client, id); code != want || took != 2*ms {
+				t.Errorf("the call ended with %v after %v, want %v after 2ms", code, took, want)
+			}
+			end() // of one fault alone
 		}
 	})
 }
@@ -109,6 +112,7 @@ func TestFaultOfAPod(t *testing.T) {
 					"ContainerStatus":           {ofContainer, "container"},
 					"list of one sandbox":       {ofSandboxes(&cri.PodSandboxFilter{Id: sandbox}), "sandbox"},
 					"list of one container":     {ofContainers(&cri.ContainerFilter{Id: container}), "container"},
+					"list of one of its own":    {ofContainers(&cri.ContainerFilter{Id: container, PodSandboxId: sandbox}), "container"},
 					"list of its containers":    {ofContainers(&cri.ContainerFilter{PodSandboxId: sandbox}), "sandbox"},
 					"sandboxes with its label":  {ofSandboxes(&cri.PodSandboxFilter{LabelSelector: label}), ""},
 					"containers with its label": {ofContainers(&cri.ContainerFilter{LabelSelector: label}), ""},
@@ -189,10 +193,10 @@ func TestImpossibleFaults(t *testing.T) {
 // TestFaultWithProbability requires that only the number of a call determines whether it is hit,
 // not the other calls.
 func TestFaultWithProbability(t *testing.T) {
-	hits := func(seed uint64, others bool) (failed []int) {
+	hits := func(seed, ofFault uint64, others bool) (failed []int) {
 		simulate(t, simruntime.Options{Seed: seed}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 			p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
-			rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal, Probability: 0.25})
+			rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal, Probability: 0.25, Seed: ofFault})
 			rt.Inject(simruntime.Fault{RPC: "ListContainers", Latency: 1, Probability: 0.5})
 			for i := range 400 {
 				if code, _ := statusOf(t.Context(), client, p.Containers[0].ID); code != codes.OK {
@@ -208,16 +212,38 @@ func TestFaultWithProbability(t *testing.T) {
 		})
 		return failed
 	}
-	first := hits(3, false)
+	first := hits(3, 0, false)
 	if len(first) < 70 || len(first) > 130 {
 		t.Errorf("%d of 400 calls failed, want about 100", len(first))
 	}
-	if again := hits(3, true); !slices.Equal(first, again) {
+	if again := hits(3, 0, true); !slices.Equal(first, again) {
 		t.Errorf("the same seed hits the calls %v and %v", first, again)
 	}
-	if other := hits(4, false); slices.Equal(first, other) {
+	if other := hits(4, 0, false); slices.Equal(first, other) {
 		t.Error("another seed hits the same calls")
 	}
+	ofFault := hits(3, 5, false)
+	if again, other := hits(4, 5, false), hits(3, 6, false); !slices.Equal(ofFault, again) || slices.Equal(ofFault, other) {
+		t.Errorf("the same seed of a fault hits the calls %v and %v, another one %v", ofFault, again, other)
+	}
+}
+
+// Faults without a seed hit calls of their own.
+func TestFaultsDrawApart(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		id := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0].Containers[0].ID
+		for range 2 {
+			rt.Inject(simruntime.Fault{Latency: ms, Probability: 0.5})
+		}
+		hits := make(map[time.Duration]int)
+		for range 100 {
+			_, took := statusOf(t.Context(), client, id)
+			hits[took]++
+		}
+		if hits[0] == 0 || hits[ms] == 0 || hits[2*ms] == 0 {
+			t.Errorf("the calls took %v, want none, one and both of the latencies", hits)
+		}
+	})
 }
 
 // Two calls execute at a time. Calls that wait may give up.
@@ -228,7 +254,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
 		ctx, cancel := context.WithTimeout(t.Context(), 25*ms)
 		defer cancel()
-		ends := make(chan string, 6)
+		ends := make(chan string, 8)
 		for range cap(ends) {
 			go func() {
 				code, took := statusOf(ctx, client, p.Containers[0].ID)
@@ -242,11 +268,12 @@ func TestConcurrencyLimit(t *testing.T) {
 		}
 		slices.Sort(got)
 		if want := []string{
-			"DeadlineExceeded after 25ms", "DeadlineExceeded after 25ms", "OK after 10ms", "OK after 10ms", "OK after 20ms", "OK after 20ms",
+			"DeadlineExceeded after 25ms", "DeadlineExceeded after 25ms", "DeadlineExceeded after 25ms", "DeadlineExceeded after 25ms", // two of them began
+			"OK after 10ms", "OK after 10ms", "OK after 20ms", "OK after 20ms",
 		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if s := rt.Stats(); s.PeakInFlight != 2 || s.InFlight != 0 || s.RPCs["ContainerStatus"].Calls != 6 || s.RPCs["ContainerStatus"].Time != 50*ms {
+		if s := rt.Stats(); s.PeakInFlight != 2 || s.InFlight != 0 || s.RPCs["ContainerStatus"].Calls != 8 || s.RPCs["ContainerStatus"].Time != 50*ms {
 			t.Errorf("at the end %+v", s)
 		}
 		rt.ResetStats()
@@ -260,7 +287,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		synctest.Wait()
 		rt.ResetStats()
 		rt.SetMaxConcurrent(1) // of later calls
-		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 {
+		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 || rt.Stats().InFlight != 0 {
 			t.Errorf("a call in flight during a reset and a new bound: %s, %+v, want %s and a peak of 1", got, rt.Stats(), want)
 		}
 	})

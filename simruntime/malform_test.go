@@ -58,8 +58,8 @@ func problemsOf(ev *cri.ContainerEventResponse, known []string) string {
 	return strings.Join(words, " ")
 }
 
-// TestMalformedAnswers injects faults about one of two pods, lists and inspects both, and reads an event of
-// each.
+// TestMalformedAnswers injects faults about one of two pods, or about its sandbox or its container alone, lists
+// and inspects both, and reads an event of each.
 func TestMalformedAnswers(t *testing.T) {
 	for malform, want := range map[simruntime.Malform]struct{ container, sandbox, status, event string }{
 		"":                          {".", ".", ".", ". ."},
@@ -70,11 +70,21 @@ func TestMalformedAnswers(t *testing.T) {
 		simruntime.DuplicateIDs:     {". .", ". .", ".", ". . ."},
 		simruntime.WrongID:          {"id .", "id .", "id .", ". . id"},
 	} {
-		t.Run(string(malform), func(t *testing.T) {
+		for _, of := range []string{"pod", "sandbox", "container"} {
+			name, want := of+" "+string(malform), want
 			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})
-				known := idsOf(pods)
-				rt.Inject(simruntime.Fault{PodUID: pods[0].UID, Malform: malform})
+				known, ofContainer, ofSandbox := idsOf(pods), want.status, want.status
+				fault := simruntime.Fault{Malform: malform}
+				switch of {
+				case "pod":
+					fault.PodUID = pods[0].UID
+				case "sandbox":
+					fault.ID, ofContainer = pods[0].Sandboxes[0].ID, "."
+				case "container":
+					fault.ID, ofSandbox, want.sandbox = pods[0].Containers[0].ID, ".", "."
+				}
+				rt.Inject(fault)
 				events, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
 				kit.Must(t, err)
 				synctest.Wait()
@@ -91,13 +101,13 @@ func TestMalformedAnswers(t *testing.T) {
 					"sandboxes":  {strings.Join(sandboxes, " "), ". " + want.sandbox},
 				} {
 					if list[0] != list[1] {
-						t.Errorf("%s: %s, want %s", what, list[0], list[1])
+						t.Errorf("%s: %s: %s, want %s", name, what, list[0], list[1])
 					}
 				}
-				for i, want := range []string{want.status, "."} {
+				for i, want := range []string{ofContainer + " " + ofSandbox, ". ."} {
 					got := problems(containerStatus(t, client, pods[i].Containers[0].ID), known) + " " + problems(sandboxStatus(t, client, pods[i].Sandboxes[0].ID), known)
-					if got != want+" "+want {
-						t.Errorf("statuses of pod %d: %s, want %s", i, got, want)
+					if got != want {
+						t.Errorf("%s: statuses of pod %d: %s, want %s", name, i, got, want)
 					}
 				}
 				for i, want := range []string{want.event, ". ."} {
@@ -105,11 +115,11 @@ func TestMalformedAnswers(t *testing.T) {
 					ev, err := events.Recv()
 					kit.Must(t, err)
 					if got := problemsOf(ev, known); got != want {
-						t.Errorf("event of pod %d: %s, want %s", i, got, want)
+						t.Errorf("%s: event of pod %d: %s, want %s", name, i, got, want)
 					}
 				}
 			})
-		})
+		}
 	}
 }
 

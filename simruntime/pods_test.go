@@ -107,6 +107,7 @@ func TestStepsOfAPod(t *testing.T) {
 func TestNextAttempt(t *testing.T) {
 	rt := simruntime.New(simruntime.Options{})
 	first := rt.AddPod(simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web-0", Containers: []pleg.ContainerStatus{
+		{Name: "other", Attempt: 7, State: pleg.StateExited, Reason: "Done"},
 		{Name: "app", Image: "app:7", Attempt: 3, Annotations: map[string]string{"a": "b"}},
 	}}).Containers[0]
 	next, err := rt.RestartContainer(first.ID)
@@ -126,8 +127,9 @@ func TestNextAttempt(t *testing.T) {
 		kit.Must(t, err)
 		kit.Must(t, s.PruneDead("u"))
 	})
-	if got, want := words(rt.Pod("u")), "app#4 running, app#9 running"; got != want {
-		t.Errorf("the pod has %s, want %s", got, want)
+	kit.Must(t, rt.ExitContainer(next.ID, 4, "Bad"))
+	if got, want := words(rt.Pod("u")), "other#7 exited 0 Done, app#4 exited 4 Bad, app#9 running"; got != want || len(rt.Pod("u").IPs) != 1 {
+		t.Errorf("the pod has %s and the addresses %q, want %s and one", got, rt.Pod("u").IPs, want)
 	}
 }
 
@@ -159,6 +161,17 @@ func TestNamesOfPods(t *testing.T) {
 		if !form.MatchString(pod.Name) {
 			t.Errorf("a pod has the name %s", pod.Name)
 		}
+	}
+	rt, owners := simruntime.New(simruntime.Options{}), make(map[string]bool)
+	for _, pod := range rt.Populate(simruntime.Population{Pods: 300, Containers: 2}) {
+		owners[fmt.Sprintf("%s/%s %s %s", pod.Namespace, pod.Sandboxes[0].Labels["app"], pod.Containers[1].Name, pod.Containers[0].Name)] = true
+	}
+	if got, want := slices.Sorted(maps.Keys(owners)), []string{
+		"batch/report report sidecar-1", "batch/thumbnails resize sidecar-1", "default/api api envoy", "default/worker worker sidecar-1",
+		"kube-system/coredns coredns sidecar-1", "kube-system/kube-proxy kube-proxy sidecar-1", "monitoring/node-exporter node-exporter sidecar-1",
+		"shop/cart cart sidecar-1", "shop/catalog catalog sidecar-1", "shop/checkout checkout envoy", "shop/web nginx metrics",
+	}; !slices.Equal(got, want) {
+		t.Errorf("the pods belong to %q, want %q", got, want)
 	}
 }
 

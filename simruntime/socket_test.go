@@ -2,7 +2,7 @@ package simruntime_test
 
 import (
 	"io"
-	"strings"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +42,9 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 
 // If its listener fails, Serve returns why, and serves no connection any more.
 func TestServeEndsWithItsListener(t *testing.T) {
+	var others kit.Log
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(others.Logger())
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 10)
 		client := cri.NewRuntimeServiceClient(kit.Connect(t, l.DialContext))
@@ -54,11 +57,12 @@ func TestServeEndsWithItsListener(t *testing.T) {
 			_ = l.Close()
 			synctest.Wait()
 		}
-		if err := <-served; err == nil || !strings.HasPrefix(err.Error(), "serve the simulated CRI: ") {
+		if err := <-served; err == nil || err.Error() != "serve the simulated CRI: closed" {
 			t.Errorf("Serve = %v, want the error of the listener", err)
 		}
-		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); err == nil || !strings.HasPrefix(err.Error(), "simulated runtime: listen on ") {
+		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); err == nil || err.Error() != "simulated runtime: listen on : the path of the socket is empty" {
 			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)
 		}
+		others.RequireLines(t, 0, "") // without a logger, nothing is logged
 	})
 }

@@ -245,16 +245,22 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 	})
 	kit.Bubble(t, "events are required", func(t *testing.T) {
 		rt := plegtest.New()
-		rt.SetWatchFault(plegtest.Fail(errUnavailable)) // a stream that breaks is reopened
+		time.AfterFunc(time.Second, func() {
+			rt.SetWatchFault(plegtest.Fail(errUnavailable)) // a stream that breaks is reopened
+			rt.EndWatches(errUnavailable)
+		})
 		time.AfterFunc(time.Minute, func() { rt.SetWatchFault(plegtest.Fail(without)) })
 		reg := prometheus.NewPedanticRegistry()
 		o := crievents.Options{Required: true, Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: reg, KubeletNames: true}}
 		if err := run(t.Context(), rt, &target{}, o); !errors.Is(err, pleg.ErrNoEvents) || err.Error() != "follow the runtime's events: "+without.Error() {
 			t.Errorf("Run = %v, want %v", err, without)
 		}
-		kit.RequireMetric(t, reg, 0, "kubelet_evented_pleg_connection_success_count")
+		kit.RequireMetric(t, reg, 1, "kubelet_evented_pleg_connection_success_count")
 		if kit.Metric(t, reg, "kubelet_evented_pleg_connection_error_count") == 0 {
 			t.Error("no break of a stream is counted under the kubelet's name")
+		}
+		if _, err := crievents.New(rt, &target{}, o); err == nil || !strings.HasPrefix(err.Error(), "register metric pleg_") {
+			t.Errorf("a second follower with the registerer: %v", err)
 		}
 	})
 }
