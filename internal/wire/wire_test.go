@@ -181,6 +181,12 @@ func TestAbsentValues(t *testing.T) {
 	if got := wire.ToStatus(&plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 99}}}); got.Containers[0].State != pleg.StateUnknown {
 		t.Errorf("state 99 became %v, want %v", got.Containers[0].State, pleg.StateUnknown)
 	}
+	if none, empty := wire.ToEvent(nil), wire.ToEvent(new(plegv1.Event)); !reflect.DeepEqual(none, empty) {
+		t.Errorf("no event became %+v, want %+v", none, empty)
+	}
+	if m := wire.FromPipelineStatus(pleg.Status{}); !proto.Equal(m, &plegv1.PipelineStatus{Relist: new(plegv1.RelistStatus)}) {
+		t.Errorf("an empty status is sent as %v", m)
+	}
 }
 
 func TestKnownErrorsStaySo(t *testing.T) {
@@ -305,6 +311,9 @@ func TestYearsThatJSONCannotHave(t *testing.T) {
 		if got := wire.ToTime(&timestamppb.Timestamp{Seconds: test.seconds}); got.IsZero() == test.is {
 			t.Errorf("%d s became %v, %d s east", test.seconds, got, test.east)
 		}
+	}
+	if got := wire.ToTime(&timestamppb.Timestamp{Seconds: 5, Nanos: 1e9}); !got.IsZero() {
+		t.Errorf("a second within a second became %v", got)
 	}
 }
 
