@@ -34,14 +34,15 @@ func covers(filter, subject string) bool {
 type fakeMessage struct {
 	jetstream.Msg
 
-	of *jetstream.RawStreamMsg
-	at jetstream.MsgMetadata
+	of  *jetstream.RawStreamMsg
+	at  jetstream.MsgMetadata
+	err error
 }
 
 func (m fakeMessage) Subject() string                           { return m.of.Subject }
 func (m fakeMessage) Headers() nats.Header                      { return m.of.Header }
 func (m fakeMessage) Data() []byte                              { return m.of.Data }
-func (m fakeMessage) Metadata() (*jetstream.MsgMetadata, error) { return &m.at, nil }
+func (m fakeMessage) Metadata() (*jetstream.MsgMetadata, error) { return &m.at, m.err }
 
 // fakeJetStream has a connection that is not connected. It acknowledges each message after a millisecond.
 type fakeJetStream struct {

@@ -146,6 +146,10 @@ type memoryStream struct {
 	err   error         // of each state
 	full  error         // of each message to store
 	stuck error         // of each removal
+	deaf  error         // of each consumer that would receive
+	bare  error         // of the metadata of each message
+	open  int           // consumers that receive
+	late  uint64        // messages that a consumer is told of, and that do not come
 	mute  error         // of each message to read, and of each consumer
 	whole bool          // all messages of each subject come, as if they were new
 	mu    sync.Mutex
@@ -296,7 +300,7 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 		if config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
 			c.next = s.state().State.LastSeq + 1
 		}
-		c.pending = uint64(len(c.waiting()))
+		c.pending = uint64(len(c.waiting())) + s.late
 	})
 	if errors.Is(s.mute, nats.ErrBadHeaderMsg) { // a consumer can read them
 		return c, nil
@@ -323,7 +327,10 @@ func (c *memoryConsumer) CachedInfo() *jetstream.ConsumerInfo {
 
 func (c *memoryConsumer) Messages(options ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
 	c.options = options
-	return memoryMessages{memoryConsumer: c}, nil
+	if c.of.deaf == nil {
+		c.of.with(func() { c.of.open++ })
+	}
+	return memoryMessages{memoryConsumer: c}, c.of.deaf
 }
 
 type memoryMessages struct {
@@ -331,7 +338,11 @@ type memoryMessages struct {
 	*memoryConsumer
 }
 
-func (c memoryMessages) Stop() { c.stopped.Store(true) }
+func (c memoryMessages) Stop() {
+	if !c.stopped.Swap(true) {
+		c.of.with(func() { c.of.open-- })
+	}
+}
 
 func (c *memoryConsumer) wants(m *jetstream.RawStreamMsg) bool {
 	return slices.ContainsFunc(c.filters, func(filter string) bool { return covers(filter, m.Subject) })
@@ -359,7 +370,7 @@ func (c memoryMessages) Next(...jetstream.NextOpt) (got jetstream.Msg, err error
 				if c.first = c.first[min(1, len(c.first)):]; all[0].Sequence >= c.next {
 					c.next = all[0].Sequence + 1
 				}
-				got = fakeMessage{of: all[0], at: jetstream.MsgMetadata{
+				got = fakeMessage{of: all[0], err: c.of.bare, at: jetstream.MsgMetadata{
 					Sequence: jetstream.SequencePair{Consumer: c.sent, Stream: all[0].Sequence}, NumPending: uint64(len(all) - 1), Timestamp: all[0].Time,
 				}}
 			case c.of.conn == nil || c.of.conn.IsClosed():

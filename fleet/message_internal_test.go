@@ -527,6 +527,7 @@ func TestStatesAfterAGap(t *testing.T) {
 	for i, m := range []message{
 		{ofGap, data{Event: pleg.Event{Epoch: "d", Seq: 9, Reason: pleg.OtherEpoch, Missed: 2}}},
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}},
+		{kind: ofAgent},
 		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 4}}},
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 4, PodUID: "u"}, Pod: state}}, // published again
 		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 5, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},

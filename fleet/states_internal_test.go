@@ -38,11 +38,12 @@ func newTestStates(at time.Time) *States {
 		body, _ := r.encode(newMessage("", ofState, &ev), 1<<20)
 		stream.add(podSubject("c", node, uid), body)
 	}
-	hangs := []Finding{{PodUID: "never", Pod: "shop/never-inspected", What: "is slow"}, {PodUID: "b", What: "hangs"}}
+	hangs := []Finding{{PodUID: "a", What: "fails"}, {PodUID: "never", Pod: "shop/never-inspected", What: "is slow"}, {PodUID: "b", What: "hangs"}}
 	lease("works", agentState{Agent: "a", CurrentAsOf: at, health: health{Verdict: &Verdict{Severity: verdict.OK}, Pods: hangs}})
 	tell("works", ofSynced)
 	pod("works", "shop", "a")
 	pod("works", "jobs", "b")
+	pod("works", "jobs", "well")
 	pod("works", "jobs", "gone", "x")
 	pod("works", "jobs", "gone-again")
 	pod("works", "jobs", "gone-again", "x")
@@ -94,10 +95,10 @@ func TestPods(t *testing.T) {
 		nodes, namespaces []string
 		want              string
 	}{
-		{nil, nil, "jobs/b works hangs, shop/a works , shop/never-inspected works is slow, shop/z no-agent has no agent"},
-		{nil, []string{"jobs", "none"}, "jobs/b works hangs"},
+		{nil, nil, "jobs/b works hangs, jobs/well works , shop/a works fails, shop/never-inspected works is slow, shop/z no-agent has no agent"},
+		{nil, []string{"jobs", "none"}, "jobs/b works hangs, jobs/well works "},
 		{[]string{"no-agent"}, nil, "shop/z no-agent has no agent"},
-		{[]string{"works"}, []string{"shop"}, "shop/a works , shop/never-inspected works is slow"},
+		{[]string{"works"}, []string{"shop"}, "shop/a works fails, shop/never-inspected works is slow"},
 	} {
 		var got []string
 		for pod, err := range states.Pods(t.Context(), tt.nodes, tt.namespaces) {
@@ -114,6 +115,9 @@ func TestPods(t *testing.T) {
 	for _, err := range states.Pods(t.Context(), nil, nil) {
 		kit.Must(t, err)
 		break // the loop can be left
+	}
+	if stream, bucket := states.stream.(*memoryStream), states.js.(fakeJetStream).stream; stream.open+bucket.open > 0 {
+		t.Errorf("%d consumers are left of the stream, and %d of the bucket", stream.open, bucket.open)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestGarbage(t *testing.T) {
 	r.apply(&started)
 	state, _ := r.encode(newMessage("", ofState, &started), 1<<20)
 	stream.add(podSubject("c", "n", "u"), state)
-	stream.add(nodeSubject("c", "n"), nil)
+	stream.add(nodeSubject("c", "n"), []byte(`{"data":{"seq":9,"pod":{"events":[{"type":"ContainerDied"}]}}}`)) // without an epoch
 	w.store, w.end, w.known.message, w.withheld, w.o.Cluster = stream.on(), place{stream: 7}, 4, 2, "c"
 	var passed []string
 	of := func(sequence uint64) error {
@@ -197,9 +197,23 @@ func TestContinues(t *testing.T) {
 		if stream.mute = nats.ErrBadHeaderMsg; tt.other == nil {
 			continue
 		}
-		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want { // or nobody can read it
-			t.Errorf("%s, which cannot be read: %v, %v; want %v", name, got, err, tt.want)
+		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want || stream.open > 0 { // or nobody can read it
+			t.Errorf("%s, which cannot be read: %v, %v, and %d consumers are left; want %v", name, got, err, stream.open, tt.want)
 		}
+		stream.deaf = errors.New("refused")
+		if got, err := w.continues(t.Context(), &info); got || fmt.Sprint(err) != "receive messages: not connected to : refused" {
+			t.Errorf("%s, and no consumer receives: %v, %v", name, got, err)
+		}
+	}
+	for conn, want := range map[*nats.Conn]string{nil: "receive messages: not connected to : " + nats.ErrConnectionClosed.Error(), new(nats.Conn): errBehind.Error()} {
+		synctest.Test(t, func(t *testing.T) {
+			w, _ := newTestWatch(t)
+			stream := &memoryStream{conn: conn, late: 1}
+			w.at, w.store = of9, stream.on()
+			if got, err := w.nothingNewBefore(t.Context()); got || fmt.Sprint(err) != want {
+				t.Errorf("a message that does not come: %v, %v; want %s", got, err, want)
+			}
+		})
 	}
 }
 
@@ -217,11 +231,15 @@ func TestHasAll(t *testing.T) {
 		"the last messages were removed": {nil, 5, 5, true, 9},
 		"messages of others follow":      {of, 5, 5, true, 5},
 		"a message of the subject, too":  {of, 5, 7, false, 5},
+		"nobody says which follows":      {nil, 5, 0, false, 5},
 	} {
 		stream := streamOf(jetstream.RawStreamMsg{Sequence: tt.newest})
 		stream.info.State.LastSeq = 9
+		if tt.newest == 0 {
+			stream.mute = errors.New("broken")
+		}
 		c := consumer{store: stream.on(), subjects: tt.subjects, last: tt.got}
-		if all, err := c.hasAll(t.Context()); err != nil || all != tt.all || c.last != tt.then {
+		if all, err := c.hasAll(t.Context()); !errors.Is(err, stream.mute) || all != tt.all || c.last != tt.then {
 			t.Errorf("%s: %v up to %d, %v; want %+v", name, all, c.last, err, tt)
 		}
 	}
@@ -239,6 +257,13 @@ func TestNewestWithBadHeaders(t *testing.T) {
 		}
 		if m, err := stream.on().newest(t.Context(), "c"); m != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %+v, %v, want that nothing comes", m, err)
+		}
+		if stream.open > 0 {
+			t.Errorf("%d consumers are left", stream.open)
+		}
+		stream.deaf = errors.New("refused")
+		if m, err := stream.on().newest(t.Context(), "a"); m != nil || fmt.Sprint(err) != "receive messages: not connected to : refused" {
+			t.Errorf("got %+v, %v without a consumer", m, err)
 		}
 	})
 }
@@ -413,8 +438,8 @@ func TestLoopIsLeft(t *testing.T) {
 			w.yield = func(Event, error) bool { all++; return all < last }
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := w.connect(ctx); errors.Is(err, errStopped) != (all == last) || all > last {
-				t.Errorf("left after %d events, it gets %d: %v", last, all, err)
+			if err := w.connect(ctx); errors.Is(err, errStopped) != (all == last) || all > last || stream.open > 0 {
+				t.Errorf("left after %d events, it gets %d: %v; %d consumers are left", last, all, err, stream.open)
 			}
 		})
 		if all < last || t.Failed() {
@@ -544,6 +569,10 @@ func TestConsumer(t *testing.T) {
 				t.Error("it is left behind")
 			}
 		}
+		stream.deaf = errors.New("refused")
+		if _, err := s.snapshot(t.Context(), nil, nil); fmt.Sprint(err) != "receive messages: not connected to : refused" {
+			t.Errorf("snapshot() = %v of a consumer that does not receive", err)
+		}
 		stream.mute = errors.New("broken")
 		if _, err := s.snapshot(t.Context(), nil, nil); fmt.Sprint(err) != "create consumer: not connected to : broken" {
 			t.Errorf("snapshot() = %v without a consumer", err)
@@ -592,6 +621,8 @@ func TestReceive(t *testing.T) {
 		"the last messages were removed": {nil, 9, 0, "9 <nil> after 0s, 2"},
 		"a replica is behind":            {nil, 2, 5, "5 <nil> after 0s, 2"},
 		"the leader has another one":     {[]string{"b"}, 2, 0, "2 " + errBehind.Error() + " after 10s, 1"},
+		"more come meanwhile":            {nil, 2, 0, "2 <nil> after 0s, 2"},
+		"nobody says what is left":       {nil, 9, 0, "9 read message: not connected to : broken after 0s, 2"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			stream := &memoryStream{conn: new(nats.Conn)}
@@ -605,9 +636,16 @@ func TestReceive(t *testing.T) {
 			c, err := stream.on().consume(t.Context(), jetstream.ConsumerConfig{FilterSubjects: filter})
 			kit.Must(t, err)
 			defer c.Stop()
-			c.subjects = tt.subjects
+			if c.subjects = tt.subjects; name == "nobody says what is left" {
+				stream.mute = errors.New("broken")
+			}
 			began, got := time.Now(), 0
-			until, err := c.receive(t.Context(), tt.least, func(*jetstream.RawStreamMsg) error { got++; return nil })
+			until, err := c.receive(t.Context(), tt.least, func(*jetstream.RawStreamMsg) error {
+				if got++; name == "more come meanwhile" {
+					stream.add("a", nil)
+				}
+				return nil
+			})
 			if text := fmt.Sprintf("%d %v after %v, %d", until, err, time.Since(began), got); text != tt.want {
 				t.Errorf("%s: %s, want %s", name, text, tt.want)
 			}
@@ -632,5 +670,12 @@ func TestMessageLostUnderWay(t *testing.T) {
 			t.Errorf("with %d lost: %v", lost, err)
 		}
 		c.Stop()
+	}
+	stream.bare = errors.New("of somebody else")
+	c, err := stream.on().consume(t.Context(), jetstream.ConsumerConfig{})
+	kit.Must(t, err)
+	defer c.Stop()
+	if m, err := c.wait(t.Context()); m != nil || fmt.Sprint(err) != "receive messages: of somebody else" {
+		t.Errorf("a message without its number: %v, %v", m, err)
 	}
 }
