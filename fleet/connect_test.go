@@ -77,6 +77,10 @@ func TestBadPublisherOptions(t *testing.T) {
 			},
 		},
 		{"Options.Limits.MaxAge must be positive, got -1ns", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
+		{
+			"PublisherOptions.Cluster must not be empty\nPublisherOptions.Node must not be empty\nOptions.Limits.MaxAge must be positive, got -2ns",
+			func(o *fleet.PublisherOptions) { o.Cluster, o.Node, o.Limits.MaxAge = "", "", -2 },
+		},
 	} {
 		o := good
 		tt.spoil(&o)

@@ -293,11 +293,16 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 				c.first = append(c.first, m)
 			case config.DeliverPolicy == jetstream.DeliverLastPolicy && c.wants(m):
 				c.next = m.Sequence
-			case config.DeliverPolicy == jetstream.DeliverByStartTimePolicy && m.Time.Before(*config.OptStartTime):
-				c.next = m.Sequence + 1
 			}
 		}
-		if config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+		switch config.DeliverPolicy {
+		case jetstream.DeliverByStartTimePolicy: // from the first one on, whatever the times of the next
+			if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return !m.Time.Before(*config.OptStartTime) }); i >= 0 {
+				c.next = s.held[i].Sequence
+				break
+			}
+			fallthrough
+		case jetstream.DeliverLastPerSubjectPolicy:
 			c.next = s.state().State.LastSeq + 1
 		}
 		c.pending = uint64(len(c.waiting())) + s.late

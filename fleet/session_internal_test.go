@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -22,7 +23,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -107,7 +111,7 @@ func TestQueueIsBounded(t *testing.T) {
 func TestLastEventsArePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newTestPublisher(t, new(memoryStream))
-		p.queue = outgoingEvents(new(record), 1)
+		p.queue, p.at = outgoingEvents(new(record), 1), pleg.Position{Epoch: "e", Seq: 1}
 		p.fails(errors.New("broken")) // before
 		events := make(chan pleg.Event)
 		close(events)
@@ -121,7 +125,7 @@ func TestLastEventsArePublished(t *testing.T) {
 		if err := p.run(t.Context(), events); fmt.Sprint(err) != "publish: not connected to : broken" {
 			t.Errorf("run() = %v if that fails", err)
 		}
-		p.queue, p.at = nil, pleg.Position{Epoch: "e", Seq: 1}
+		p.queue = nil
 		last := make(chan pleg.Event, 1)
 		last <- pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerStarted, PodUID: "u"}
 		close(last)
@@ -157,7 +161,7 @@ func TestGather(t *testing.T) {
 func TestRowIsSentAgain(t *testing.T) {
 	p, _ := newTestPublisher(t, streamOf(jetstream.RawStreamMsg{Sequence: 7}))
 	refused := fakeAnswer{failed: make(chan error, 1)}
-	refused.failed <- &jetstream.APIError{ErrorCode: wrongLastMessage}
+	refused.failed <- &jetstream.APIError{ErrorCode: 10070}
 	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
 	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 || p.crowded != 32 {
 		t.Errorf("%v; %d of %d messages are in flight, want none; the next are no row: %v", err, p.sent, len(p.queue), p.crowded > 0)
@@ -510,6 +514,21 @@ func TestSessionForgetsTheLists(t *testing.T) {
 	}
 }
 
+// A session that ends with its connection says so, whatever then fails.
+func TestSessionEndsWithItsConnection(t *testing.T) {
+	s := newMemoryServer(t)
+	p, _ := newTestPublisher(t, s.stream)
+	p.js, p.store, p.pods, p.o.Conn = s, nil, nil, s.conn
+	p.o.Health = func(ctx context.Context) (pleg.Status, error) {
+		kit.Must(t, s.conn.ForceReconnect())
+		<-ctx.Done()
+		return pleg.Status{}, ctx.Err()
+	}
+	if err := p.publishOnce(t.Context()); fmt.Sprint(err) != "the connection was lost" || p.fault.Load().Why != "the connection was lost" {
+		t.Errorf("it ends with %v, and the fault is %+v", err, p.fault.Load())
+	}
+}
+
 // After the answer to a row, the row behind it is in flight, with the whole time for its answer.
 func TestRowBehindARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -550,6 +569,28 @@ func TestInterruptedReplay(t *testing.T) {
 	if err := p.resume(t.Context()); err != nil || !p.pods["s"].Gone || p.pods["s"].uid != "u" || p.pods["s"].name != "web" || p.pods["s"].namespace != "shop" {
 		t.Errorf("%v; the pod is %+v, want it gone until it comes", err, p.pods["s"])
 	}
+	p.at = pleg.Position{Epoch: "e", Seq: 7} // of the last event before the Gap
+	asked, types := pleg.SubscribeOptions{}, eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)
+	p.o.Source = askedSource{p.o.Source, &asked}
+	for gap, want := range map[*pleg.Event]pleg.SubscribeOptions{
+		p.gap: {Name: "fleet", Statuses: true, Replay: true}, nil: {Name: "fleet", Statuses: true, After: p.at},
+	} {
+		want.Bookmarks, want.Filter.Types = true, types
+		if p.gap = gap; p.publishOnce(t.Context()) == nil || !reflect.DeepEqual(asked, want) {
+			t.Errorf("with the Gap %v it asks for %+v, want %+v", gap, asked, want)
+		}
+	}
+}
+
+// askedSource is a source that refuses its subscribers.
+type askedSource struct {
+	node.Pipeline
+	asked *pleg.SubscribeOptions
+}
+
+func (s askedSource) Watch(_ context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
+	*s.asked = o
+	return func(yield func(pleg.Event, error) bool) { yield(pleg.Event{}, errors.New("refused")) }
 }
 
 // Once a second an agent renews its lease if that is due. It looks at its messages every 20 s, and publishes old states again,
@@ -597,7 +638,7 @@ func TestBeat(t *testing.T) {
 
 // An agent that has never reached a server ends like any other.
 func TestEndWithoutAServer(t *testing.T) {
-	p, _ := newTestPublisher(t, new(memoryStream))
+	p, registry := newTestPublisher(t, new(memoryStream))
 	p.pods = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	if cancel(); p.Run(ctx) != nil {
@@ -605,6 +646,9 @@ func TestEndWithoutAServer(t *testing.T) {
 	}
 	if p.Run(ctx) == nil {
 		t.Error("it runs a second time")
+	}
+	if families, err := registry.Gather(); err != nil || len(families) > 0 {
+		t.Errorf("its metrics are left behind: %v, %v", families, err)
 	}
 }
 
@@ -618,13 +662,16 @@ func TestNamesOfAPublisher(t *testing.T) {
 	o.Domain = ""
 	p, err = NewPublisher(o)
 	kit.Must(t, err)
+	if want := (backoff.Backoff{Min: time.Second / 4, Max: 5 * time.Second}); p.loop.Backoff != want {
+		t.Errorf("it tries again after %+v, want %+v", p.loop.Backoff, want)
+	}
 	if of, none := hub.js.Options().Domain, p.js.Options().Domain; of != "hub" || none != "" {
 		t.Errorf("the domains are %q and %q, want hub and none", of, none)
 	}
 	host, _ := os.Hostname()
 	agent := regexp.MustCompile(`^` + regexp.QuoteMeta(fmt.Sprintf("%s/%d/", host, os.Getpid())) + `[0-9a-f]{8}$`)
-	if !agent.MatchString(p.agent) || p.agent == hub.agent || p.key != "c.n" || p.node != "pleg.v2.c.n.=" || p.all != "pleg.v2.c.n.>" || p.source != "/clusters/c/nodes/n" {
-		t.Errorf("the agent %s, or %s, publishes as %s, %s, %s and %s", p.agent, hub.agent, p.key, p.node, p.all, p.source)
+	if !agent.MatchString(p.agent) || p.agent == hub.agent || p.key != "c.n" || p.node != "pleg.v2.c.n.=" || p.all != "pleg.v2.c.n.>" || p.source != "/clusters/c/nodes/n" || p.log.Enabled(t.Context(), slog.LevelError) {
+		t.Errorf("the agent %s, or %s, publishes as %s, %s, %s and %s, or logs without a logger", p.agent, hub.agent, p.key, p.node, p.all, p.source)
 	}
 }
 
@@ -644,7 +691,7 @@ func TestAgentBegins(t *testing.T) {
 				kit.Must(t, p.begin(t.Context()))
 				pods := make(map[string]*record)
 				for _, name := range names {
-					if pods[podSubject("c", "n", name)] = newRecord(name, string(name), "shop"); name == "garbage" {
+					if pods[podSubject("c", "n", name)] = newRecord(name, string(name), "shop"); name == "garbage" || name == "odd" {
 						pods[podSubject("c", "n", name)] = newRecord("", "", "")
 					}
 				}
@@ -675,8 +722,9 @@ func TestAgentBegins(t *testing.T) {
 			tell(ofEvent, "n", "left", false)
 			tell(ofEvent, "n", "left", true)
 			s.stream.add(podSubject("c", "n", "garbage"), []byte("garbage"))
+			s.stream.add(podSubject("c", "n", "odd"), encode(newMessage("", ofAgent, new(pleg.Event)))) // without a pod
 			s.stream.add(p.node, encode(newMessage("", ofSynced, &pleg.Event{Epoch: "e"})))
-			begin(pleg.OtherEpoch, "a", "b", "garbage")
+			begin(pleg.OtherEpoch, "a", "b", "garbage", "odd")
 			log.RequireLines(t, 1, `level=WARN msg="cannot read the last message of a pod" subject=pleg.v2.c.n.garbage err=`)
 			log.RequireLines(t, 1+warns, "level=WARN")
 			for text, broken := range map[string]*error{"read message: mute": &s.stream.mute, "stream: err": &s.stream.err, "bucket pleg-agents: bucket": &s.bucket.err} {

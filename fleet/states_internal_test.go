@@ -48,6 +48,7 @@ func newTestStates(at time.Time) *States {
 	pod("works", "jobs", "gone-again")
 	pod("works", "jobs", "gone-again", "x")
 	stream.add(podSubject("c", "works", "garbage"), []byte("garbage"))
+	stream.add(podSubject("c", "works", "odd"), []byte(`{"data":{"podUID":"odd","podName":"odd","pod":{}}}`)) // without an epoch
 	lease("began", agentState{Agent: "a"})
 	lease("begins", agentState{Agent: "a"})
 	tell("begins", ofGap)
@@ -149,6 +150,10 @@ func TestForget(t *testing.T) {
 	stream.err = errors.New("broken")
 	if err := states.Forget(t.Context(), "wroks"); fmt.Sprint(err) != "forget node wroks: not connected to : stream: not connected to : broken" {
 		t.Errorf("Forget() = %v of a server that fails", err)
+	}
+	states.js.(memoryServer).bucket.info.Config.Name = ""
+	if nodes, err := states.Nodes(t.Context()); nodes != nil || fmt.Sprint(err) != "bucket pleg-agents: "+jetstream.ErrStreamNotFound.Error() {
+		t.Errorf("without a bucket the nodes are %+v, %v", nodes, err)
 	}
 }
 

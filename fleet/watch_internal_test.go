@@ -175,6 +175,7 @@ func TestContinues(t *testing.T) {
 	}{
 		"after a message":                  {place{created.UnixNano(), 9, stored.UnixNano()}, 1, true, nil},
 		"after another one of that number": {place{created.UnixNano(), 9, 1}, 1, false, nil},
+		"after another one, the first":     {place{created.UnixNano(), 9, 1}, 9, false, nil},
 		"before the first message":         {place{created.UnixNano(), 9, 1}, 10, true, nil},
 		"before one that has expired":      {place{created.UnixNano(), 8, 1}, 10, false, nil},
 		"after the last message":           {place{created.UnixNano(), 20, stored.UnixNano()}, 1, true, nil},
@@ -183,13 +184,14 @@ func TestContinues(t *testing.T) {
 		"at the beginning":                 {place{stream: created.UnixNano()}, 0, true, nil},
 		"after one that was removed":       {of9, 1, true, &jetstream.RawStreamMsg{Sequence: 7, Time: stored}},
 		"and a later one is there":         {of9, 1, true, &jetstream.RawStreamMsg{Sequence: 10, Time: stored.Add(1)}},
-		"and its number was given again":   {of9, 1, false, &jetstream.RawStreamMsg{Sequence: 7, Time: stored.Add(1)}},
+		"and a number was given again":     {of9, 1, false, &jetstream.RawStreamMsg{Sequence: 7, Time: stored.Add(1)}},
+		"and its number was given again":   {of9, 1, false, &jetstream.RawStreamMsg{Sequence: 9, Time: stored.Add(1)}},
 	} {
 		w, _ := newTestWatch(t)
 		w.at, w.broken, w.subjects = tt.at, false, allOf("c", "n")
 		info := jetstream.StreamInfo{Created: created, State: jetstream.StreamState{FirstSeq: tt.first, LastSeq: 20}}
 		stream := streamOf(*cmp.Or(tt.other, &jetstream.RawStreamMsg{Sequence: tt.at.message, Time: stored}))
-		stream.held = append(stream.held, &jetstream.RawStreamMsg{Subject: nodeSubject("c", "other"), Sequence: 8, Time: stored.Add(1)})
+		stream.held = slices.Insert(stream.held, 0, &jetstream.RawStreamMsg{Subject: nodeSubject("c", "other"), Sequence: 6, Time: stored.Add(1)}) // then the clock was set back
 		w.store = stream.on()
 		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, tt.want)
@@ -370,7 +372,9 @@ func TestQuietWatch(t *testing.T) {
 			w, _ := newTestWatch(t)
 			created := time.Unix(1000, 0)
 			stream := &memoryStream{conn: new(nats.Conn), info: jetstream.StreamInfo{Created: created}}
-			stream.add(nodeSubject("c", "stays"), encode(newMessage("", ofAgent, new(pleg.Event))))
+			lives := func() { stream.add(nodeSubject("c", "stays"), encode(newMessage("", ofAgent, new(pleg.Event)))) }
+			lives()
+			time.AfterFunc(time.Second, lives)
 			w.store = stream.on()
 			w.o, w.at, w.seen, w.owes, w.broken = WatchOptions{Cluster: "c", Bookmarks: bookmarks}, place{stream: created.UnixNano()}, nil, false, false
 			w.nodes["stays"], w.nodes["left"], w.nodes["too"] = &progress{epoch: "e"}, &progress{epoch: "e"}, &progress{epoch: "e"}
@@ -381,6 +385,8 @@ func TestQuietWatch(t *testing.T) {
 					marks++
 				case ev.Type == pleg.Gap && time.Since(began) > 20*time.Second && time.Since(began) < 30*time.Second:
 					gone[ev.Node] += ev.Reason
+				case ev.Type == pleg.Synced && (ev.At == "" || ev.At != w.at.position()):
+					t.Errorf("the end of %s has the position %q, want %s", ev.Node, ev.At, w.at.position())
 				}
 				return true
 			}
