@@ -315,8 +315,18 @@ func TestStreamsOfACluster(t *testing.T) {
 		"some": {limits, [4]int64{int64(time.Hour), int64(24 * time.Hour), 1 << 20, 1 << 10}},
 	} {
 		s := newMemoryServer(t)
+		for _, of := range []*memoryStream{s.stream, s.bucket} {
+			of.full = errors.New("no room")
+			if err := Create(t.Context(), s, "c", tt.given); fmt.Sprint(err) != map[bool]string{true: "create fleet: stream pleg-v2-c: no room", false: "create fleet: bucket pleg-agents: no room"}[of == s.stream] {
+				t.Errorf("Create() = %v without room", err)
+			}
+			of.full, of.made = nil, 0
+		}
 		for range 2 {
 			kit.Must(t, Create(t.Context(), s, "c", tt.given))
+		}
+		if s.stream.made != 1 || s.bucket.made != 1 { // an agent may lack the permission
+			t.Errorf("the stream is created %d times, and the bucket %d", s.stream.made, s.bucket.made)
 		}
 		stream, bucket := s.stream.info.Config, s.bucket.info.Config
 		if got := [4]int64{int64(stream.MaxAge), int64(bucket.MaxAge), stream.MaxBytes, bucket.MaxBytes}; got != tt.want || stream.Replicas != max(1, tt.given.Replicas) || bucket.Replicas != stream.Replicas {

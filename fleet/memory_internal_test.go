@@ -64,6 +64,9 @@ func (s memoryServer) Stream(_ context.Context, name string) (jetstream.Stream, 
 }
 
 func (s memoryServer) CreateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	if s.stream.made++; s.stream.full != nil {
+		return nil, s.stream.full
+	}
 	if s.stream.info.Config.Name != "" {
 		return nil, jetstream.ErrStreamNameAlreadyInUse
 	}
@@ -87,6 +90,9 @@ func (s memoryServer) KeyValue(_ context.Context, name string) (jetstream.KeyVal
 }
 
 func (s memoryServer) CreateKeyValue(_ context.Context, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	if s.bucket.made++; s.bucket.full != nil {
+		return nil, s.bucket.full
+	}
 	if s.bucket.info.Config.Name != "" {
 		return nil, jetstream.ErrBucketExists
 	}
@@ -144,7 +150,8 @@ type memoryStream struct {
 	info  jetstream.StreamInfo
 	takes time.Duration // each state
 	err   error         // of each state
-	full  error         // of each message to store
+	full  error         // of each message to store, and of its creation
+	made  int           // attempts to create it
 	stuck error         // of each removal
 	deaf  error         // of each consumer that would receive
 	bare  error         // of the metadata of each message

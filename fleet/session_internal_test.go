@@ -396,7 +396,7 @@ func TestVerify(t *testing.T) {
 		change func(p *Publisher, s *memoryStream)
 		lost   bool
 	}{
-		"nothing has changed":      {func(*Publisher, *memoryStream) {}, false},
+		"nothing has changed":      {func(_ *Publisher, s *memoryStream) { s.mute = errors.New("no message is asked for") }, false},
 		"an older message expired": {func(p *Publisher, _ *memoryStream) { p.pods["n.pod"].count = 2 }, false},
 		"the pod was overwritten":  {func(_ *Publisher, s *memoryStream) { s.add("n.pod", nil) }, true},
 		"the node was overwritten": {func(_ *Publisher, s *memoryStream) { s.add("n.own", nil) }, true},
@@ -453,6 +453,10 @@ func TestVerify(t *testing.T) {
 	last.gone["pleg.v2.c.n.0"].count, many.mute = 9, errors.New("broken")
 	if err := last.verify(t.Context()); fmt.Sprint(err) != "read the messages of the node: read message: not connected to : broken" || last.pods == nil {
 		t.Errorf("verify() = %v if the server does not answer", err)
+	}
+	last.own.count, last.gone = 9, nil
+	if err := last.verify(t.Context()); fmt.Sprint(err) != "read the messages of the node: create consumer: not connected to : broken" {
+		t.Errorf("verify() = %v if the server does not send the messages", err)
 	}
 	p, _ := newTestPublisher(t, &memoryStream{err: jetstream.ErrStreamNotFound})
 	if err := p.verify(t.Context()); !errors.Is(err, jetstream.ErrStreamNotFound) || p.pods == nil {

@@ -242,6 +242,10 @@ func TestCreateMayNotChangeTheStream(t *testing.T) {
 	if err := Create(t.Context(), js, "c", Limits{}); !errors.Is(err, js.err) || err.Error() != "create fleet: allow batches: not connected to : refused" {
 		t.Errorf("Create() = %v, want %v", err, js.err)
 	}
+	js.stream.info.Config.AllowAtomicPublish = true
+	if err := Create(t.Context(), js, "c", Limits{}); fmt.Sprint(err) != "create fleet: not connected to : no server answers" {
+		t.Errorf("Create() = %v of a stream that need not change", err)
+	}
 }
 
 // A stream without a limit has none; the server says -1.

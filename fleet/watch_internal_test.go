@@ -305,6 +305,9 @@ func TestCatchUp(t *testing.T) {
 // The error of a watch that cannot begin names the option.
 func TestBadWatchOptions(t *testing.T) {
 	start, bad, since := Position(""), Position("x"), time.Unix(1000, 0)
+	if _, err := (&WatchOptions{Cluster: "c", After: &start}).complete(); err != nil {
+		t.Errorf("the empty position: %v", err)
+	}
 	const exclude = "WatchOptions.Replay, After and Since exclude each other: a watch that resumes gets a replay if necessary"
 	for _, tt := range []struct {
 		o    WatchOptions
