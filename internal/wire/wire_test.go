@@ -127,6 +127,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 			status := filled[*pleg.PodStatus](t, unset)
 			status.Containers[0].State = state
 			requireKept(t, status, wire.FromStatus, wire.ToStatus)
+			if name := wire.FromStatus(status).GetContainers()[0].GetState().String(); name != "STATE_"+strings.ToUpper(state.String()) {
+				t.Errorf("the state %s is sent as %s", state, name)
+			}
 		}
 		requireKept(t, filled[lookup.Container](t, unset), wire.FromContainer, wire.ToContainer)
 		now := filled[pleg.Status](t, unset)
