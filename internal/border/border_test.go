@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,7 +83,7 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 			var log kit.Log
 			r, err := border.New(fake{
 				list:   func(ctx context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{{UID: "a"}}, tc.do(ctx) },
-				one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "a"}, tc.do(ctx) },
+				one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "other"}, tc.do(ctx) },
 				status: func(ctx context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{}, tc.do(ctx) },
 			}, border.Options{ListTimeout: timeout, Logger: log.Logger()})
 			kit.Must(t, err)
@@ -380,7 +381,13 @@ func TestTimesAreCut(t *testing.T) {
 		"seconds of a nano":    {time.Unix(1_700_000_000_000_000_000, 0), latest},
 		"the last moment":      {latest, latest},
 		"after it in a zone":   {latest.In(time.FixedZone("", 3600)), latest},
+		"the year 9999":        {latest.AddDate(-1, 0, 1), latest.AddDate(-1, 0, 1)},
+		"the last, in a zone":  {latest.In(time.FixedZone("", -3600)), latest},
+		"year 0 in a zone":     {time.Time{}.Add(1).In(time.FixedZone("", -3600)), time.Time{}.Add(1)},
 		"a zone of three days": {good.In(time.FixedZone("", 3*86400)), good},
+		"three days west":      {good.In(time.FixedZone("", -3*86400)), good},
+		"a zone of 18 hours":   {good.In(time.FixedZone("", 18*3600)), good},
+		"18 hours west":        {good.In(time.FixedZone("", -18*3600)), good},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "good", CreatedAt: good}, {ID: "c", CreatedAt: tc.at}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: tc.at}}}
@@ -409,7 +416,8 @@ func TestTimesAreCut(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if same := tc.at.Equal(tc.want) && name != "a zone of three days" && name != "after it in a zone"; same != (got == status && pods[0] == pod) {
+			moved := []string{"a zone of three days", "three days west", "after it in a zone", "year 0 in a zone"}
+			if same := tc.at.Equal(tc.want) && !slices.Contains(moved, name); same != (got == status && pods[0] == pod) {
 				t.Errorf("copied: %t, %t; want copies only of what is cut", got != status, pods[0] != pod)
 			}
 			if !pod.Containers[1].CreatedAt.Equal(tc.at) || !status.Containers[1].CreatedAt.Equal(tc.at) || !status.Sandboxes[0].CreatedAt.Equal(tc.at) {
@@ -417,6 +425,49 @@ func TestTimesAreCut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A time is cut also if all the others are good.
+func TestOneTimeIsCut(t *testing.T) {
+	late := time.Unix(1_700_000_000_000_000_000, 0)
+	for n, set := range []func(*pleg.ContainerStatus, *pleg.SandboxStatus){
+		func(c *pleg.ContainerStatus, _ *pleg.SandboxStatus) { c.CreatedAt = late },
+		func(c *pleg.ContainerStatus, _ *pleg.SandboxStatus) { c.StartedAt = late },
+		func(c *pleg.ContainerStatus, _ *pleg.SandboxStatus) { c.FinishedAt = late },
+		func(_ *pleg.ContainerStatus, s *pleg.SandboxStatus) { s.CreatedAt = late },
+	} {
+		status := &pleg.PodStatus{Containers: []*pleg.ContainerStatus{{ID: "c"}}, Sandboxes: []*pleg.SandboxStatus{{ID: "s"}}}
+		set(status.Containers[0], status.Sandboxes[0])
+		pod := &pleg.Pod{
+			UID: "a", Containers: []*pleg.Container{{ID: "c", CreatedAt: status.Containers[0].CreatedAt}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: status.Sandboxes[0].CreatedAt}},
+		}
+		r := guard(t, fake{
+			list:   func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{pod}, nil },
+			status: func(context.Context) (*pleg.PodStatus, error) { return status, nil },
+		})
+		pods, err := r.ListPods(t.Context())
+		kit.Must(t, err)
+		got, err := r.PodStatus(t.Context(), pod, nil, timeout)
+		kit.Must(t, err)
+		for _, is := range []any{pods, got} {
+			if _, err := json.Marshal(is); err != nil {
+				t.Errorf("time %d: %v", n, err)
+			}
+		}
+	}
+}
+
+// An answer counts as long as somebody waits for it, also after the timeout.
+func TestLateAnswerCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) {
+			time.Sleep(timeout + grace/2)
+			return []*pleg.Pod{{UID: "a"}}, nil
+		}})
+		if pods, err := r.ListPods(t.Context()); err != nil || len(pods) != 1 {
+			t.Errorf("the list is %v, %v", words(pods), err)
+		}
+	})
 }
 
 // A malformed item is logged once, and again if it comes back after a list without one.
@@ -565,11 +616,14 @@ func TestReportThatFails(t *testing.T) {
 func TestReportThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, hangs := make(chan struct{}), false
-		r := guard(t, reporter{do: func() {
+		rt := reporter{do: func() {
 			if hangs {
 				<-release
 			}
-		}})
+		}}
+		var log kit.Log
+		r, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: log.Logger()})
+		kit.Must(t, err)
 		require := func(says string, within time.Duration) {
 			t.Helper()
 			began := time.Now()
@@ -597,10 +651,46 @@ func TestReportThatHangs(t *testing.T) {
 		if err := r.Abandoned(); err == nil || err.Error() != "calls of the runtime ignore their context and keep running: Report (1s)" {
 			t.Errorf("%v, want the call once", err)
 		}
+		log.RequireLines(t, 1, `level=WARN msg="runtime call ignores its context, abandoned" method=Report podUID="" age=`)
+		log.RequireLines(t, 1, "")
+		if first := guard(t, rt).Report(); !reflect.ValueOf(first).IsZero() {
+			t.Errorf("report %+v, want an empty one while the first hangs", first)
+		}
 		close(release)
 		synctest.Wait()
 		require("", 0)
 		kit.Must(t, r.Abandoned())
+	})
+}
+
+// Events that came before an answer are applied before it, also if the process has no other CPU.
+func TestEventsComeBeforeTheAnswer(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var applied atomic.Bool
+	event := func() { go func() { go func() { applied.Store(true) }() }() }
+	r := guard(t, fake{
+		list: func(context.Context) ([]*pleg.Pod, error) { event(); return nil, nil },
+		one:  func(context.Context) (*pleg.Pod, error) { event(); return &pleg.Pod{UID: "a"}, nil },
+	})
+	_, err := r.ListPods(t.Context())
+	if kit.Must(t, err); !applied.Swap(false) {
+		t.Error("the list comes first")
+	}
+	_, err = r.PodLister().ListPod(t.Context(), "a")
+	if kit.Must(t, err); !applied.Load() {
+		t.Error("the list of a pod comes first")
+	}
+}
+
+// A Report that returns while somebody waits for it is whole, however long it took.
+func TestReportThatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := guard(t, reporter{do: func() { time.Sleep(grace + 20*time.Millisecond) }})
+		r.Report()
+		time.Sleep(grace - 50*time.Millisecond)
+		if got := r.Report(); got.Endpoint == "" || got.Degraded != nil {
+			t.Errorf("report %+v, want a whole one", got)
+		}
 	})
 }
 
