@@ -251,6 +251,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		wants(t, "a replay", inShort(replay), "Synced")
 		left, _ := s.events(t, WatchOptions{After: &from}, time.Second)
 		wants(t, "once it is forgotten", inShort(left), "Gap n NodeGone, Synced n, Synced")
+		s.wantsRest(t, left)
 		before := from
 		from = s.position(t)
 		runtime.Set("shop/d", "d=running /u=running")
@@ -348,9 +349,6 @@ func TestStreamsOfACluster(t *testing.T) {
 		if kit.Must(t, Create(t.Context(), s, "c", tt.given)); !s.stream.info.Config.AllowAtomicPublish {
 			t.Error("an older stream still allows no batches")
 		}
-		if err := Create(t.Context(), s, "", tt.given); fmt.Sprint(err) != "create fleet: cluster must not be empty" {
-			t.Errorf("Create() = %v without a cluster", err)
-		}
 	}
 }
 
@@ -381,8 +379,13 @@ func TestUnusableStreams(t *testing.T) {
 	if _, err := OpenStates(t.Context(), fakeJetStream{}, "c", ""); fmt.Sprint(err) != "open states: not connected to : no server answers" {
 		t.Errorf("without a connection: %v", err)
 	}
-	if _, err := OpenStates(t.Context(), nil, "", ""); fmt.Sprint(err) != "cluster must not be empty" {
-		t.Errorf("without a cluster: %v", err)
+	for name, want := range map[string]string{"": "cluster must not be empty", strings.Repeat("c", 81): "cluster has 81 bytes, the limit is 80"} {
+		if _, err := OpenStates(t.Context(), nil, name, ""); fmt.Sprint(err) != want {
+			t.Errorf("of the cluster %q: %v", name, err)
+		}
+		if err := Create(t.Context(), nil, name, Limits{}); fmt.Sprint(err) != "create fleet: "+want {
+			t.Errorf("Create() = %v of the cluster %q", err, name)
+		}
 	}
 	s := newMemoryServer(t)
 	p, _ := newTestPublisher(t, s.stream)
@@ -437,6 +440,12 @@ func TestConnectionMadeAgain(t *testing.T) {
 	if stop(); ctx.Err() == nil {
 		t.Error("it goes on once it is stopped")
 	}
+	var log kit.Log
+	conn, err := Connect("nats://me:secret@server:7", log.Logger(), nats.InProcessServer(fakeServer(100)))
+	kit.Must(t, err)
+	defer conn.Close()
+	conn.Opts.ReconnectedCB(conn)
+	log.RequireLines(t, 1, `level=INFO msg="connected to NATS" server=nats://me:xxxxx@server:7`)
 }
 
 // position returns the position of the end of the stream.

@@ -235,16 +235,24 @@ func (s *memoryStream) state() *jetstream.StreamInfo {
 
 func (s *memoryStream) CachedInfo() *jetstream.StreamInfo { return &s.info }
 
+// asked returns what an option asks for. The type has no name outside of package jetstream.
+func asked(option any) reflect.Value {
+	request := reflect.New(reflect.TypeOf(option).In(0).Elem())
+	reflect.ValueOf(option).Call([]reflect.Value{request})
+	return request.Elem()
+}
+
 // Info counts the messages of the subjects in the filter.
-func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt) (info *jetstream.StreamInfo, err error) {
+func (s *memoryStream) Info(ctx context.Context, filter ...jetstream.StreamInfoOpt) (info *jetstream.StreamInfo, err error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	time.Sleep(s.takes)
 	s.with(func() {
 		info, err = s.state(), s.err
 		for _, of := range filter {
-			request := reflect.New(reflect.TypeOf(of).In(0).Elem()) // the type has no name outside of package jetstream
-			reflect.ValueOf(of).Call([]reflect.Value{request})
 			for _, m := range s.held {
-				if covers(request.Elem().FieldByName("SubjectFilter").String(), m.Subject) {
+				if covers(asked(of).FieldByName("SubjectFilter").String(), m.Subject) {
 					info.State.Subjects[m.Subject]++
 				}
 			}
@@ -253,17 +261,17 @@ func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt
 	return info, err
 }
 
-func (s *memoryStream) GetLastMsgForSubject(_ context.Context, filter string) (m *jetstream.RawStreamMsg, err error) {
-	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 || s.mute != nil {
-		return nil, cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
+func (s *memoryStream) GetLastMsgForSubject(ctx context.Context, filter string) (m *jetstream.RawStreamMsg, err error) {
+	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 || s.mute != nil || ctx.Err() != nil {
+		return nil, cmp.Or[error](ctx.Err(), s.mute, jetstream.ErrMsgNotFound)
 	}
 	return m, nil
 }
 
-func (s *memoryStream) GetMsg(_ context.Context, number uint64, _ ...jetstream.GetMsgOpt) (m *jetstream.RawStreamMsg, err error) {
-	err = cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
+func (s *memoryStream) GetMsg(ctx context.Context, number uint64, _ ...jetstream.GetMsgOpt) (m *jetstream.RawStreamMsg, err error) {
+	err = cmp.Or[error](ctx.Err(), s.mute, jetstream.ErrMsgNotFound)
 	s.with(func() {
-		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 && s.mute == nil {
+		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 && errors.Is(err, jetstream.ErrMsgNotFound) {
 			m, err = s.held[i], nil
 		}
 	})
@@ -291,7 +299,10 @@ func (s *memoryStream) remove(filter string) {
 	})
 }
 
-func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func (s *memoryStream) CreateConsumer(ctx context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	c := &memoryConsumer{of: s, config: config, filters: append(config.FilterSubjects, config.FilterSubject), next: max(1, config.OptStartSeq)}
 	s.with(func() {
 		for _, m := range s.held {
@@ -371,7 +382,11 @@ func (c *memoryConsumer) waiting() []*jetstream.RawStreamMsg {
 	return all
 }
 
-func (c memoryMessages) Next(...jetstream.NextOpt) (got jetstream.Msg, err error) {
+func (c memoryMessages) Next(options ...jetstream.NextOpt) (got jetstream.Msg, err error) {
+	var most time.Duration
+	for _, of := range options {
+		most = time.Duration(asked(of).FieldByName("timeout").Int())
+	}
 	for began := time.Now(); got == nil && err == nil; {
 		c.of.with(func() {
 			switch all := c.waiting(); {
@@ -387,7 +402,7 @@ func (c memoryMessages) Next(...jetstream.NextOpt) (got jetstream.Msg, err error
 				}}
 			case c.of.conn == nil || c.of.conn.IsClosed():
 				err = nats.ErrConnectionClosed
-			case time.Since(began) >= requestTimeout:
+			case most > 0 && time.Since(began) >= most:
 				err = nats.ErrTimeout
 			}
 		})
@@ -409,7 +424,10 @@ func (b memoryBucket) Get(ctx context.Context, key string) (jetstream.KeyValueEn
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, jetstream.ErrKeyNotFound
 	}
-	return leaseEntry{of: &keptLease{text: string(m.Data), revision: m.Sequence}}, err
+	if err != nil {
+		return nil, err
+	}
+	return leaseEntry{of: &keptLease{text: string(m.Data), revision: m.Sequence}}, nil
 }
 
 func (b memoryBucket) Create(ctx context.Context, key string, value []byte, _ ...jetstream.KVCreateOpt) (uint64, error) {

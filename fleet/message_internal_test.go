@@ -96,7 +96,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if s.setStatus(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s"}}}); s.Labels["app"] != "web" {
 		t.Errorf("a status without labels leaves %v", s.Labels)
 	}
-	if s.setStatus(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s2", Labels: map[string]string{"app": "shop"}}}}); s.Labels["app"] != "shop" {
+	if s.setStatus(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{
+		{ID: "s2", Attempt: 2, Labels: map[string]string{"app": "old"}}, {ID: "s4", Attempt: 4, Labels: map[string]string{"app": "shop"}}, {ID: "s3", Attempt: 3},
+	}}); s.Labels["app"] != "shop" {
 		t.Errorf("a new sandbox leaves the labels %v", s.Labels)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
@@ -482,7 +484,7 @@ func TestNumberBeyondTheLast(t *testing.T) {
 		}
 		stream.err, w.nodes["n"], w.broken = nil, &progress{last: 21, epoch: "e", seq: 7, doubted: true}, false
 		*got = nil
-		if kit.Must(t, deliver(22)); !slices.Equal(typesOf(*got), []pleg.EventType{pleg.Gap, pleg.Synced}) || (*got)[0].Reason != pleg.HistoryTooShort || w.broken {
+		if kit.Must(t, deliver(22)); !slices.Equal(typesOf(*got), []pleg.EventType{pleg.Gap, pleg.Synced}) || (*got)[0].Reason != pleg.HistoryTooShort || (*got)[0].Node != "n" || w.nodes["n"].last != 22 || w.broken {
 			t.Errorf("%s, twice: %+v, want the state of the node", name, *got)
 		}
 	}
@@ -586,6 +588,7 @@ func TestReplayUnderWay(t *testing.T) {
 	w, got := newTestWatch(t)
 	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, ContainerID: "c"}
 	state := &podState{Events: []pleg.Event{started}}
+	begun := uint64(0) // the number of the first message
 	for i, m := range []message{
 		{ofGap, data{Event: pleg.Event{Reason: NodeNew}}},
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}},
@@ -593,6 +596,10 @@ func TestReplayUnderWay(t *testing.T) {
 		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
 		w.message(t, uint64(i+1), m)
+		begun = cmp.Or(begun, w.nodes["n"].last)
+	}
+	if (*got)[0].Node != "n" || begun != 1 {
+		t.Errorf("the Gap is %+v, and the states follow message %d", (*got)[0], begun)
 	}
 	kit.Must(t, w.sendAllSynced())
 	kit.Must(t, w.sendAllSynced()) // of the next connection
@@ -614,7 +621,7 @@ func TestForgottenNodeOfAMirror(t *testing.T) {
 		}
 		w.message(t, 2, message{kind: ofGone})
 		kit.Must(t, w.sendAllSynced())
-		if p := w.nodes["n"]; p.epoch != "" {
+		if p := w.nodes["n"]; p.epoch != "" || p.last != 2 {
 			t.Errorf("%d pods: the node still has %+v", pods, p)
 		}
 		if !slices.Equal(typesOf(*got), want) {

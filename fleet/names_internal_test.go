@@ -77,6 +77,9 @@ func TestPositions(t *testing.T) {
 		if got, err := parsePlace(string(p.position())); err != nil || got != p {
 			t.Errorf("%+v is read as %+v, %v", p, got, err)
 		}
+		if got, err := ParsePosition(string(p.position())); err != nil || got != p.position() {
+			t.Errorf("%s is read as %s, %v", p.position(), got, err)
+		}
 	}
 	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1", "a:1:", "a:1:g", "a:+1:1", "a:1:1 ", "a:1:1:1"} {
 		want := fmt.Sprintf("%q is not a position of a fleet: want STREAM:MESSAGE:STORED, such as 18a5b5b0c2a7e400:120:18a5b5b1d0a7e400", bad)

@@ -135,7 +135,7 @@ func TestForget(t *testing.T) {
 	}
 	stream.stuck = errors.New("no disk")
 	for node, want := range map[string]string{
-		"": "node must not be empty", "works": "forget node works: not connected to : an agent publishes as this node: a", "wroks": `node "wroks" of cluster "c" has not published`,
+		"": "node must not be empty", strings.Repeat("n", 254): "node has 254 bytes, the limit is 253", "works": "forget node works: not connected to : an agent publishes as this node: a", "wroks": `node "wroks" of cluster "c" has not published`,
 		"stopped": "forget node stopped: not connected to : no disk",
 	} {
 		before := len(stream.held)

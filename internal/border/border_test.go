@@ -275,14 +275,16 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		moves bool     // Options.KubeletEvents
 		lines int      // of the log about the move
 	}{
-		"it flaps once":               {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
-		"it stays in the other":       {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
-		"its pod goes":                {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
-		"its pod goes later":          {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
-		"it is in both":               {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false, 0},
-		"it is in both, after a move": {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e", false, 0},
-		"it may move":                 {[]string{"a: c d; b: e", "a: d; b: c e"}, "a: d; b: c e", true, 0},
-		"it is a sandbox":             {[]string{"a: d /c; b: e", "a: d; b: e /c"}, "a: d; b: e /c", false, 0},
+		"it flaps once":                {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
+		"it stays in the other":        {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
+		"its pod goes":                 {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
+		"its pod goes later":           {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
+		"it is in both":                {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false, 0},
+		"it is in both, after a move":  {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e", false, 0},
+		"it is in both, the other way": {[]string{"a: c d; b: e", "b: c e; a: c d"}, "b: c e; a: c d", false, 0},
+		"it stays, between others":     {[]string{"a: c d; b: e f", "a: d; b: e c f"}, "a: d c; b: e f", false, 1},
+		"it may move":                  {[]string{"a: c d; b: e", "a: d; b: c e"}, "a: d; b: c e", true, 0},
+		"it is a sandbox":              {[]string{"a: d /c; b: e", "a: d; b: e /c"}, "a: d; b: e /c", false, 0},
 	} {
 		var pods []*pleg.Pod
 		var log kit.Log
@@ -436,7 +438,8 @@ func TestOneTimeIsCut(t *testing.T) {
 		func(c *pleg.ContainerStatus, _ *pleg.SandboxStatus) { c.FinishedAt = late },
 		func(_ *pleg.ContainerStatus, s *pleg.SandboxStatus) { s.CreatedAt = late },
 	} {
-		status := &pleg.PodStatus{Containers: []*pleg.ContainerStatus{{ID: "c"}}, Sandboxes: []*pleg.SandboxStatus{{ID: "s"}}}
+		c := pleg.ContainerStatus{ID: "c", CreatedAt: time.Unix(1, 0), StartedAt: time.Unix(2, 0), FinishedAt: time.Unix(3, 0)}
+		status := &pleg.PodStatus{Containers: []*pleg.ContainerStatus{new(c)}, Sandboxes: []*pleg.SandboxStatus{{ID: "s"}}}
 		set(status.Containers[0], status.Sandboxes[0])
 		pod := &pleg.Pod{
 			UID: "a", Containers: []*pleg.Container{{ID: "c", CreatedAt: status.Containers[0].CreatedAt}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: status.Sandboxes[0].CreatedAt}},
@@ -452,6 +455,12 @@ func TestOneTimeIsCut(t *testing.T) {
 		for _, is := range []any{pods, got} {
 			if _, err := json.Marshal(is); err != nil {
 				t.Errorf("time %d: %v", n, err)
+			}
+		}
+		is := got.Containers[0]
+		for i, times := range [][2]time.Time{{is.CreatedAt, c.CreatedAt}, {is.StartedAt, c.StartedAt}, {is.FinishedAt, c.FinishedAt}} {
+			if times[0].Equal(times[1]) == (i == n) {
+				t.Errorf("time %d is cut: time %d is %v, was %v", n, i, times[0], times[1])
 			}
 		}
 	}
