@@ -112,7 +112,7 @@ func (s fakeServer) InProcessConn() (net.Conn, error) {
 func serveClient(maxPayload int, answer func(line string, rest io.Reader) string) net.Conn {
 	client, server := net.Pipe()
 	answers := make(chan string, 1000)
-	answers <- fmt.Sprintf("INFO {\"headers\":true,\"max_payload\":%d}\r\n", maxPayload)
+	answers <- fmt.Sprintf("INFO {\"version\":\"2.11.9\",\"headers\":true,\"max_payload\":%d}\r\n", maxPayload)
 	go func() {
 		for text := range answers {
 			_, _ = io.WriteString(server, text)

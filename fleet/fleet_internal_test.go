@@ -267,6 +267,11 @@ func TestNodeAndItsReaders(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = s.stream.Purge(t.Context(), jetstream.WithPurgeSubject("pleg.v2.c.n.>")) })
 		purged, _ := s.events(t, WatchOptions{Replay: true}, time.Minute)
 		wants(t, "its messages are purged", inShort(purged), "ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced, Gap n NodeGone, Synced n")
+		s.stream.with(func() { s.stream.info.Config.Name = "mirror" })
+		_, err = OpenStates(t.Context(), s, "c", "mirror")
+		kit.Must(t, err)
+		replay, _ = s.events(t, WatchOptions{Stream: "mirror", Replay: true}, time.Second)
+		wants(t, "a replay of a mirror", inShort(replay), "Synced")
 	})
 }
 
@@ -364,7 +369,7 @@ func TestUnusableStreams(t *testing.T) {
 		"none":                {func(s *memoryStream) { s.info.Config.Name = "" }, "open states: nothing has been published for this cluster yet, or only by agents of version 1: update those"},
 		"a server that fails": {func(s *memoryStream) { s.looks = []error{errors.New("broken")} }, "open states: stream pleg-v2-c: broken"},
 		"JetStream is off":    {func(s *memoryStream) { s.level = 0 }, "open states: ask for JetStream: " + jetstream.ErrJetStreamNotEnabled.Error()},
-		"an old server":       {func(s *memoryStream) { s.level = 1 }, "open states: nats-server  is too old: want 2.12 or newer"},
+		"an old server":       {func(s *memoryStream) { s.level = 1 }, "open states: nats-server 2.11.9 is too old: want 2.12 or newer"},
 		"other subjects":      {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `open states: stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
 		"other retention":     {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "open states: stream pleg-v2-c: it has the retention Interest: want limits"},
 		"no batches":          {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, `open states: stream pleg-v2-c: it does not allow atomic batches: "pleg-pipeline fleet create" allows them`},
@@ -386,6 +391,9 @@ func TestUnusableStreams(t *testing.T) {
 		if err := Create(t.Context(), nil, name, Limits{}); fmt.Sprint(err) != "create fleet: "+want {
 			t.Errorf("Create() = %v of the cluster %q", err, name)
 		}
+	}
+	if err := Create(t.Context(), nil, "c", Limits{MaxAge: -1}); fmt.Sprint(err) != "create fleet: Options.Limits.MaxAge must be positive, got -1ns" {
+		t.Errorf("Create() = %v with bad limits", err)
 	}
 	s := newMemoryServer(t)
 	p, _ := newTestPublisher(t, s.stream)

@@ -44,7 +44,10 @@ func newMemoryServer(t *testing.T) memoryServer {
 
 func (s memoryServer) Conn() *nats.Conn { return s.conn }
 
-func (s memoryServer) AccountInfo(context.Context) (*jetstream.AccountInfo, error) {
+func (s memoryServer) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if s.stream.level == 0 {
 		return nil, jetstream.ErrJetStreamNotEnabled
 	}
@@ -75,6 +78,9 @@ func (s memoryServer) CreateStream(_ context.Context, config jetstream.StreamCon
 }
 
 func (s memoryServer) UpdateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	if config.Name != s.stream.info.Config.Name {
+		return nil, jetstream.ErrStreamNotFound
+	}
 	s.stream.info.Config = config
 	return s.stream, nil
 }

@@ -343,12 +343,11 @@ func TestPatience(t *testing.T) {
 	}
 	var p patience
 	conn := connectTo(t, 100)
-	for _, err := range []error{nats.ErrTimeout, errors.New("refused"), context.DeadlineExceeded, jetstream.ErrNoHeartbeat, nil} {
+	for i, err := range []error{nil, nats.ErrTimeout, context.DeadlineExceeded, jetstream.ErrNoHeartbeat, errors.New("refused")} {
 		p.note(conn, err)
-		p.note(new(nats.Conn), err)
-	}
-	if p.unanswered != 3 {
-		t.Errorf("%d attempts had no answer, want 3", p.unanswered)
+		if p.note(new(nats.Conn), err); p.unanswered != min(i, 3) {
+			t.Errorf("%d attempts had no answer, want %d", p.unanswered, min(i, 3))
+		}
 	}
 }
 
@@ -601,11 +600,12 @@ func TestReplayUnderWay(t *testing.T) {
 	if (*got)[0].Node != "n" || begun != 1 {
 		t.Errorf("the Gap is %+v, and the states follow message %d", (*got)[0], begun)
 	}
+	w.at = place{1, 4, 9}
 	kit.Must(t, w.sendAllSynced())
 	kit.Must(t, w.sendAllSynced()) // of the next connection
 	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.ContainerDied, pleg.Synced, pleg.Synced, pleg.Synced}; !slices.Equal(typesOf(*got), want) {
 		t.Errorf("got %v, want %v", typesOf(*got), want)
-	} else if ends := (*got)[3:]; ends[0].Node != "n" || ends[0].Seq != 2 || ends[1].Node != "" || ends[2].Node != "" {
+	} else if ends := (*got)[3:]; ends[0].Node != "n" || ends[0].Seq != 2 || ends[0].At != w.at.position() || ends[1].At != ends[0].At || ends[1].Node != "" || ends[2].Node != "" {
 		t.Errorf("got %+v, want one Synced of the node, up to its last event", ends)
 	}
 }

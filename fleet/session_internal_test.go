@@ -480,12 +480,19 @@ func TestEventsFollowEachOther(t *testing.T) {
 			Epoch: "e", Seq: seq, Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at, StartedAt: at.Add(-time.Hour),
 		})
 		for _, o := range p.queue {
-			if r := p.pods[o.subject]; r == nil || o.record != r || r.uid != "u" || r.name != "web" || r.namespace != "shop" || !o.observedAt.Equal(at) || !strings.Contains(string(o.body), `"source":"/clusters/c/nodes/n"`) {
+			if r := p.pods[o.subject]; r == nil || o.record != r || r.uid != "u" || r.name != "web" || r.namespace != "shop" || !o.observedAt.Equal(at) || !strings.Contains(string(o.body), `"source":"/clusters/c/nodes/n","type":"io.github.pleg-pipeline.container.started.v1",`) || o.kind != ofEvent {
 				t.Errorf("the message is %s of %+v, observed at %v", o.body, o.record, o.observedAt)
 			}
 		}
 		if hole := seq == 7; len(p.queue) != messages || (err != nil) != hole || (p.pods == nil) != hole || p.at.Seq != uint64(5+messages) {
 			t.Errorf("event %d: %d messages up to %d, %v, begins again: %v", seq, len(p.queue), p.at.Seq, err, p.pods == nil)
+		}
+		if messages == 0 {
+			continue
+		}
+		kit.Must(t, p.accept(t.Context(), pleg.Event{Epoch: "e", Seq: 7, Type: pleg.ContainerRemoved, PodUID: "u"}))
+		if len(p.pods) > 0 || p.gone[podSubject("c", "n", "u")] == nil {
+			t.Errorf("%d pods are left, and gone are %v", len(p.pods), p.gone)
 		}
 	}
 }
