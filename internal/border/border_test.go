@@ -46,7 +46,12 @@ type fake struct {
 
 func (f fake) ListPods(ctx context.Context) ([]*pleg.Pod, error) { return f.list(ctx) }
 
-func (f fake) ListPod(ctx context.Context, _ pleg.PodUID) (*pleg.Pod, error) { return f.one(ctx) }
+func (f fake) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	if uid == "" {
+		return nil, errors.New("which pod?")
+	}
+	return f.one(ctx)
+}
 
 func (f fake) PodStatus(ctx context.Context, _ *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 	return f.status(ctx)
@@ -186,6 +191,14 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 			[]*pleg.Pod{{UID: "b", Containers: c("c", "d")}, {UID: "a", Containers: c("c")}},
 			[]string{`podUID=a pod=/ containerID=c container=of-c reason="pod b has the id too; it is kept in both"`},
 		},
+		"id in three pods": {
+			[]*pleg.Pod{{UID: "b", Containers: c("c")}, {UID: "a", Containers: c("c")}, {UID: "z", Containers: c("c")}},
+			[]*pleg.Pod{{UID: "b", Containers: c("c")}, {UID: "a", Containers: c("c")}, {UID: "z", Containers: c("c")}},
+			[]string{
+				`podUID=a pod=/ containerID=c container=of-c reason="pod b has the id too; it is kept in both"`,
+				`podUID=z pod=/ containerID=c container=of-c reason="pod b has the id too; it is kept in both"`,
+			},
+		},
 		"one of each": {
 			[]*pleg.Pod{{UID: "a", Containers: c("", "c")}, nil, {Name: "web"}, {UID: "a"}, {UID: "\xff"}},
 			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "\xff"}},
@@ -299,7 +312,7 @@ func TestContainerStaysInItsPod(t *testing.T) {
 				pod := &pleg.Pod{UID: pleg.PodUID(uid)}
 				for id := range strings.FieldsSeq(ids) {
 					id, sandbox := strings.CutPrefix(id, "/")
-					c := &pleg.Container{ID: pleg.ContainerID(id)}
+					c := &pleg.Container{ID: pleg.ContainerID(id), Name: "of-" + id}
 					if sandbox {
 						pod.Sandboxes = append(pod.Sandboxes, c)
 					} else {
@@ -325,7 +338,7 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		if got := strings.Join(words, "; "); got != tc.want {
 			t.Errorf("%s: the list is %q, want %q", name, got, tc.want)
 		}
-		log.RequireLines(t, tc.lines, `podUID=b pod=/ containerID=c container="" reason="it was in pod a before, and stays there"`)
+		log.RequireLines(t, tc.lines, `podUID=b pod=/ containerID=c container=of-c reason="it was in pod a before, and stays there"`)
 	}
 }
 
@@ -348,6 +361,9 @@ func TestManyMalformedItems(t *testing.T) {
 # TYPE pleg_malformed_pods_total counter
 pleg_malformed_pods_total 5000
 `)))
+	if _, err := border.New(fake{}, border.Options{Metrics: instrument.Registry{Registerer: reg}}); err == nil || !strings.HasPrefix(err.Error(), "register metric pleg_malformed_pods_total: ") {
+		t.Errorf("a second border with these metrics: %v", err)
+	}
 }
 
 // The stages read a list while the runtime makes the next one, perhaps in the same slice.
@@ -720,17 +736,23 @@ func TestProbeHasItsOwnTimeout(t *testing.T) {
 		"answer":    {func(context.Context) error { return nil }, 0, ""},
 		"error":     {func(context.Context) error { return errBroken }, 0, "broken"},
 		"no answer": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 3 * time.Second, "no answer within 3s"},
+		"no return": {func(context.Context) error { time.Sleep(time.Minute); return nil }, 3*time.Second + grace, "no answer within 3s"},
 		"its cause": {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, 3 * time.Second, "no answer within 3s"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			start := time.Now()
-			err := guard(t, probing{probe: tc.probe}).Prober().Probe(t.Context())
+			r := guard(t, probing{probe: tc.probe})
+			err := r.Prober().Probe(t.Context())
 			if took := time.Since(start); took != tc.took {
 				t.Errorf("it took %v, want %v", took, tc.took)
 			}
 			if (err != nil) != (tc.want != "") || err != nil && strings.Count(err.Error(), tc.want) != 1 {
 				t.Errorf("error %v, want %q once", err, tc.want)
 			}
+			if err := r.Abandoned(); name == "no return" && fmt.Sprint(err) != "calls of the runtime ignore their context and keep running: Probe (4s)" {
+				t.Errorf("Abandoned = %v", err)
+			}
+			time.Sleep(time.Minute) // until the call has returned
 		})
 	}
 }
