@@ -193,6 +193,12 @@ func (s *memoryStream) look() (err error) {
 	return err
 }
 
+// left returns the number of consumers that have not been stopped.
+func (s *memoryStream) left() (n int) {
+	s.with(func() { n = s.open })
+	return n
+}
+
 // with calls do with the lock.
 func (s *memoryStream) with(do func()) {
 	s.mu.Lock()
@@ -368,9 +374,11 @@ type memoryMessages struct {
 }
 
 func (c memoryMessages) Stop() {
-	if !c.stopped.Swap(true) {
-		c.of.with(func() { c.of.open-- })
-	}
+	c.of.with(func() {
+		if !c.stopped.Swap(true) {
+			c.of.open--
+		}
+	})
 }
 
 func (c *memoryConsumer) wants(m *jetstream.RawStreamMsg) bool {

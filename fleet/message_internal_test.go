@@ -185,8 +185,9 @@ func TestIDs(t *testing.T) {
 		}
 		seen[m.ID] = true
 	}
-	if id := newMessage("", ofState, &ev).ID; id != "e/1/pod.state/u/e8d4a51000" {
-		t.Errorf("the id of a state is %s", id)
+	ev.Seq = 475
+	if state, event := newMessage("", ofState, &ev).ID, newMessage("", ofEvent, &ev).ID; state != "e/475/pod.state/u/e8d4a51000" || event != "e/475" {
+		t.Errorf("the id of a state is %s, of an event %s", state, event)
 	}
 	for k, name := range map[kind]string{ofState: "pod.state", ofGap: "node.gap", ofSynced: "node.synced", ofAgent: "node.agent", ofGone: "node.gone"} {
 		if got := newMessage("", k, &ev).Type; got != "io.github.pleg-pipeline."+name+".v1" {
@@ -483,8 +484,12 @@ func TestNumberBeyondTheLast(t *testing.T) {
 		}
 		stream.err, w.nodes["n"], w.broken = nil, &progress{last: 21, epoch: "e", seq: 7, doubted: true}, false
 		*got = nil
-		if kit.Must(t, deliver(22)); !slices.Equal(typesOf(*got), []pleg.EventType{pleg.Gap, pleg.Synced}) || (*got)[0].Reason != pleg.HistoryTooShort || (*got)[0].Node != "n" || w.nodes["n"].last != 22 || w.broken {
+		if kit.Must(t, deliver(22)); !slices.Equal(typesOf(*got), []pleg.EventType{pleg.Gap, pleg.Synced}) || (*got)[0].Reason != pleg.HistoryTooShort || (*got)[0].Node != "n" || w.nodes["n"].last != 22 || w.broken || (*got)[1].At != (place{message: 22}).position() {
 			t.Errorf("%s, twice: %+v, want the state of the node", name, *got)
+		}
+		raw := &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u"), Sequence: 30, Header: nats.Header{batchSequence: {"2"}}} // one is missing before it
+		if kit.Must(t, w.deliver(t.Context(), raw, &m, place{message: 30})); len(*got) != 4 || (*got)[2].Type != pleg.Gap || (*got)[3].At != (place{message: 30}).position() {
+			t.Errorf("%s, after a hole: %+v, want the state of the node up to 30", name, (*got)[2:])
 		}
 	}
 }

@@ -117,8 +117,8 @@ func TestPods(t *testing.T) {
 		kit.Must(t, err)
 		break // the loop can be left
 	}
-	if stream, bucket := states.stream.(*memoryStream), states.js.(fakeJetStream).stream; stream.open+bucket.open > 0 {
-		t.Errorf("%d consumers are left of the stream, and %d of the bucket", stream.open, bucket.open)
+	if stream, bucket := states.stream.(*memoryStream), states.js.(fakeJetStream).stream; stream.left()+bucket.left() > 0 {
+		t.Errorf("%d consumers are left of the stream, and %d of the bucket", stream.left(), bucket.left())
 	}
 }
 

@@ -627,11 +627,15 @@ func TestReportThatFails(t *testing.T) {
 		"panics": func() { panic("test") },
 		"Goexit": runtime.Goexit,
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := guard(t, reporter{do: do})
+		kit.Bubble(t, name, func(t *testing.T) {
+			var log kit.Log
+			r, err := border.New(reporter{do: do}, border.Options{ListTimeout: timeout, Logger: log.Logger()})
+			kit.Must(t, err)
 			if got := r.Report(); got.Endpoint != "" || got.Degraded == nil || got.Degraded.Error() != "the runtime's Report panics" {
 				t.Errorf("report %+v, want an error alone", got)
 			}
+			synctest.Wait()
+			log.RequireLines(t, map[string]int{"panics": 1}[name], `level=ERROR msg="embedder's code panicked" method=Report podUID="" err="panic: test`)
 		})
 	}
 }
