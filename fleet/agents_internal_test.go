@@ -28,6 +28,7 @@ type keptLease struct {
 	text     string // in place of the value
 	revision uint64
 	takes    time.Duration // of each update
+	within   time.Duration // the last update was to be done
 	err      error         // of each look
 }
 
@@ -51,9 +52,18 @@ func (e leaseEntry) Value() []byte {
 }
 
 func (k *keptLease) Update(ctx context.Context, _ string, value []byte, last uint64) (uint64, error) {
+	if last == 0 {
+		return 0, errors.New("the bucket has the mark of a deletion")
+	}
+	deadline, _ := ctx.Deadline()
+	k.within = time.Until(deadline)
 	time.Sleep(k.takes)
 	k.value = agentState{}
 	return last + 1, cmp.Or(ctx.Err(), json.Unmarshal(value, &k.value))
+}
+
+func (k *keptLease) Create(ctx context.Context, _ string, value []byte, _ ...jetstream.KVCreateOpt) (uint64, error) {
+	return k.Update(ctx, "", value, 40) // the mark's
 }
 
 // A lease says that all is published up to the time of a list, once no earlier message waits.
@@ -94,12 +104,16 @@ func TestRenewal(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			bucket.takes = 0
-			if p.endLease(ctx); works && !reflect.DeepEqual(bucket.value, agentState{Layout: 2, Agent: "a", Ended: true}) {
-				t.Errorf("at its end the lease is %+v", bucket.value)
+			if p.endLease(ctx); works && (!reflect.DeepEqual(bucket.value, agentState{Layout: 2, Agent: "a", Ended: true}) || bucket.within != time.Second) {
+				t.Errorf("at its end the lease is %+v, within %v", bucket.value, bucket.within)
 			}
 			p.bucket, p.revision = &keptLease{err: errors.New("broken")}, 0
 			if err := p.renew(t.Context(), h); fmt.Sprint(err) != "renew lease: not connected to : broken" {
 				t.Errorf("renew() = %v without a look into the bucket", err)
+			}
+			p.bucket = &keptLease{err: jetstream.ErrKeyNotFound}
+			if err := p.renew(t.Context(), h); err != nil || p.revision != 41 {
+				t.Errorf("renew() = %v, and the revision is %d, once the lease was deleted", err, p.revision)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -50,7 +51,7 @@ func TestConnection(t *testing.T) {
 	defer silent.Close()
 	silent.Opts.ReconnectedCB(silent)
 	others.RequireLines(t, 0, "")
-	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil || !strings.HasPrefix(err.Error(), "connect to NATS: ") {
+	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "connect to NATS: ") {
 		conn.Close()
 		t.Errorf("a file that is missing: %v", err)
 	}
@@ -77,6 +78,10 @@ func TestBadPublisherOptions(t *testing.T) {
 			},
 		},
 		{"Options.Limits.MaxAge must be positive, got -1ns", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
+		{
+			"PublisherOptions.Cluster must not be empty\nPublisherOptions.Node must not be empty\nOptions.Limits.MaxAge must be positive, got -2ns",
+			func(o *fleet.PublisherOptions) { o.Cluster, o.Node, o.Limits.MaxAge = "", "", -2 },
+		},
 	} {
 		o := good
 		tt.spoil(&o)

@@ -216,7 +216,7 @@ func (w *watch) sendGap(node string, gap *pleg.Event) error {
 }
 
 func (w *watch) sendSynced(node string, p *progress, at place) error {
-	if p.owes = w.owes && w.broken; p.owes {
+	if p.owes = w.broken; p.owes {
 		return nil
 	}
 	return w.send(Event{Node: node, At: w.position(at), Event: pleg.Event{Type: pleg.Synced, Epoch: p.epoch, Seq: p.seq, ObservedAt: time.Now()}})

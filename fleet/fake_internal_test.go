@@ -34,14 +34,15 @@ func covers(filter, subject string) bool {
 type fakeMessage struct {
 	jetstream.Msg
 
-	of *jetstream.RawStreamMsg
-	at jetstream.MsgMetadata
+	of  *jetstream.RawStreamMsg
+	at  jetstream.MsgMetadata
+	err error
 }
 
 func (m fakeMessage) Subject() string                           { return m.of.Subject }
 func (m fakeMessage) Headers() nats.Header                      { return m.of.Header }
 func (m fakeMessage) Data() []byte                              { return m.of.Data }
-func (m fakeMessage) Metadata() (*jetstream.MsgMetadata, error) { return &m.at, nil }
+func (m fakeMessage) Metadata() (*jetstream.MsgMetadata, error) { return &m.at, m.err }
 
 // fakeJetStream has a connection that is not connected. It acknowledges each message after a millisecond.
 type fakeJetStream struct {
@@ -111,7 +112,7 @@ func (s fakeServer) InProcessConn() (net.Conn, error) {
 func serveClient(maxPayload int, answer func(line string, rest io.Reader) string) net.Conn {
 	client, server := net.Pipe()
 	answers := make(chan string, 1000)
-	answers <- fmt.Sprintf("INFO {\"headers\":true,\"max_payload\":%d}\r\n", maxPayload)
+	answers <- fmt.Sprintf("INFO {\"version\":\"2.11.9\",\"headers\":true,\"max_payload\":%d}\r\n", maxPayload)
 	go func() {
 		for text := range answers {
 			_, _ = io.WriteString(server, text)

@@ -251,6 +251,7 @@ func TestNodeAndItsReaders(t *testing.T) {
 		wants(t, "a replay", inShort(replay), "Synced")
 		left, _ := s.events(t, WatchOptions{After: &from}, time.Second)
 		wants(t, "once it is forgotten", inShort(left), "Gap n NodeGone, Synced n, Synced")
+		s.wantsRest(t, left)
 		before := from
 		from = s.position(t)
 		runtime.Set("shop/d", "d=running /u=running")
@@ -266,6 +267,11 @@ func TestNodeAndItsReaders(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = s.stream.Purge(t.Context(), jetstream.WithPurgeSubject("pleg.v2.c.n.>")) })
 		purged, _ := s.events(t, WatchOptions{Replay: true}, time.Minute)
 		wants(t, "its messages are purged", inShort(purged), "ContainerStarted of shop/d on n already, ContainerStarted of shop/u on n already, Synced, Gap n NodeGone, Synced n")
+		s.stream.with(func() { s.stream.info.Config.Name = "mirror" })
+		_, err = OpenStates(t.Context(), s, "c", "mirror")
+		kit.Must(t, err)
+		replay, _ = s.events(t, WatchOptions{Stream: "mirror", Replay: true}, time.Second)
+		wants(t, "a replay of a mirror", inShort(replay), "Synced")
 	})
 }
 
@@ -315,8 +321,18 @@ func TestStreamsOfACluster(t *testing.T) {
 		"some": {limits, [4]int64{int64(time.Hour), int64(24 * time.Hour), 1 << 20, 1 << 10}},
 	} {
 		s := newMemoryServer(t)
+		for _, of := range []*memoryStream{s.stream, s.bucket} {
+			of.full = errors.New("no room")
+			if err := Create(t.Context(), s, "c", tt.given); fmt.Sprint(err) != map[bool]string{true: "create fleet: stream pleg-v2-c: no room", false: "create fleet: bucket pleg-agents: no room"}[of == s.stream] {
+				t.Errorf("Create() = %v without room", err)
+			}
+			of.full, of.made = nil, 0
+		}
 		for range 2 {
 			kit.Must(t, Create(t.Context(), s, "c", tt.given))
+		}
+		if s.stream.made != 1 || s.bucket.made != 1 { // an agent may lack the permission
+			t.Errorf("the stream is created %d times, and the bucket %d", s.stream.made, s.bucket.made)
 		}
 		stream, bucket := s.stream.info.Config, s.bucket.info.Config
 		if got := [4]int64{int64(stream.MaxAge), int64(bucket.MaxAge), stream.MaxBytes, bucket.MaxBytes}; got != tt.want || stream.Replicas != max(1, tt.given.Replicas) || bucket.Replicas != stream.Replicas {
@@ -338,9 +354,6 @@ func TestStreamsOfACluster(t *testing.T) {
 		if kit.Must(t, Create(t.Context(), s, "c", tt.given)); !s.stream.info.Config.AllowAtomicPublish {
 			t.Error("an older stream still allows no batches")
 		}
-		if err := Create(t.Context(), s, "", tt.given); fmt.Sprint(err) != "create fleet: cluster must not be empty" {
-			t.Errorf("Create() = %v without a cluster", err)
-		}
 	}
 }
 
@@ -356,7 +369,7 @@ func TestUnusableStreams(t *testing.T) {
 		"none":                {func(s *memoryStream) { s.info.Config.Name = "" }, "open states: nothing has been published for this cluster yet, or only by agents of version 1: update those"},
 		"a server that fails": {func(s *memoryStream) { s.looks = []error{errors.New("broken")} }, "open states: stream pleg-v2-c: broken"},
 		"JetStream is off":    {func(s *memoryStream) { s.level = 0 }, "open states: ask for JetStream: " + jetstream.ErrJetStreamNotEnabled.Error()},
-		"an old server":       {func(s *memoryStream) { s.level = 1 }, "open states: nats-server  is too old: want 2.12 or newer"},
+		"an old server":       {func(s *memoryStream) { s.level = 1 }, "open states: nats-server 2.11.9 is too old: want 2.12 or newer"},
 		"other subjects":      {func(s *memoryStream) { s.info.Config.Subjects = []string{"x"} }, `open states: stream pleg-v2-c: it has the subjects ["x"]: want pleg.v2.c.>`},
 		"other retention":     {func(s *memoryStream) { s.info.Config.Retention = jetstream.InterestPolicy }, "open states: stream pleg-v2-c: it has the retention Interest: want limits"},
 		"no batches":          {func(s *memoryStream) { s.info.Config.AllowAtomicPublish = false }, `open states: stream pleg-v2-c: it does not allow atomic batches: "pleg-pipeline fleet create" allows them`},
@@ -371,8 +384,16 @@ func TestUnusableStreams(t *testing.T) {
 	if _, err := OpenStates(t.Context(), fakeJetStream{}, "c", ""); fmt.Sprint(err) != "open states: not connected to : no server answers" {
 		t.Errorf("without a connection: %v", err)
 	}
-	if _, err := OpenStates(t.Context(), nil, "", ""); fmt.Sprint(err) != "cluster must not be empty" {
-		t.Errorf("without a cluster: %v", err)
+	for name, want := range map[string]string{"": "cluster must not be empty", strings.Repeat("c", 81): "cluster has 81 bytes, the limit is 80"} {
+		if _, err := OpenStates(t.Context(), nil, name, ""); fmt.Sprint(err) != want {
+			t.Errorf("of the cluster %q: %v", name, err)
+		}
+		if err := Create(t.Context(), nil, name, Limits{}); fmt.Sprint(err) != "create fleet: "+want {
+			t.Errorf("Create() = %v of the cluster %q", err, name)
+		}
+	}
+	if err := Create(t.Context(), nil, "c", Limits{MaxAge: -1}); fmt.Sprint(err) != "create fleet: Options.Limits.MaxAge must be positive, got -1ns" {
+		t.Errorf("Create() = %v with bad limits", err)
 	}
 	s := newMemoryServer(t)
 	p, _ := newTestPublisher(t, s.stream)
@@ -427,6 +448,12 @@ func TestConnectionMadeAgain(t *testing.T) {
 	if stop(); ctx.Err() == nil {
 		t.Error("it goes on once it is stopped")
 	}
+	var log kit.Log
+	conn, err := Connect("nats://me:secret@server:7", log.Logger(), nats.InProcessServer(fakeServer(100)))
+	kit.Must(t, err)
+	defer conn.Close()
+	conn.Opts.ReconnectedCB(conn)
+	log.RequireLines(t, 1, `level=INFO msg="connected to NATS" server=nats://me:xxxxx@server:7`)
 }
 
 // position returns the position of the end of the stream.

@@ -44,7 +44,10 @@ func newMemoryServer(t *testing.T) memoryServer {
 
 func (s memoryServer) Conn() *nats.Conn { return s.conn }
 
-func (s memoryServer) AccountInfo(context.Context) (*jetstream.AccountInfo, error) {
+func (s memoryServer) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if s.stream.level == 0 {
 		return nil, jetstream.ErrJetStreamNotEnabled
 	}
@@ -64,6 +67,9 @@ func (s memoryServer) Stream(_ context.Context, name string) (jetstream.Stream, 
 }
 
 func (s memoryServer) CreateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	if s.stream.made++; s.stream.full != nil {
+		return nil, s.stream.full
+	}
 	if s.stream.info.Config.Name != "" {
 		return nil, jetstream.ErrStreamNameAlreadyInUse
 	}
@@ -72,6 +78,9 @@ func (s memoryServer) CreateStream(_ context.Context, config jetstream.StreamCon
 }
 
 func (s memoryServer) UpdateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	if config.Name != s.stream.info.Config.Name {
+		return nil, jetstream.ErrStreamNotFound
+	}
 	s.stream.info.Config = config
 	return s.stream, nil
 }
@@ -87,6 +96,9 @@ func (s memoryServer) KeyValue(_ context.Context, name string) (jetstream.KeyVal
 }
 
 func (s memoryServer) CreateKeyValue(_ context.Context, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	if s.bucket.made++; s.bucket.full != nil {
+		return nil, s.bucket.full
+	}
 	if s.bucket.info.Config.Name != "" {
 		return nil, jetstream.ErrBucketExists
 	}
@@ -144,8 +156,13 @@ type memoryStream struct {
 	info  jetstream.StreamInfo
 	takes time.Duration // each state
 	err   error         // of each state
-	full  error         // of each message to store
+	full  error         // of each message to store, and of its creation
+	made  int           // attempts to create it
 	stuck error         // of each removal
+	deaf  error         // of each consumer that would receive
+	bare  error         // of the metadata of each message
+	open  int           // consumers that receive
+	late  uint64        // messages that a consumer is told of, and that do not come
 	mute  error         // of each message to read, and of each consumer
 	whole bool          // all messages of each subject come, as if they were new
 	mu    sync.Mutex
@@ -174,6 +191,12 @@ func (s *memoryStream) look() (err error) {
 		err, s.looks = s.looks[0], s.looks[1:]
 	}
 	return err
+}
+
+// left returns the number of consumers that have not been stopped.
+func (s *memoryStream) left() (n int) {
+	s.with(func() { n = s.open })
+	return n
 }
 
 // with calls do with the lock.
@@ -224,16 +247,24 @@ func (s *memoryStream) state() *jetstream.StreamInfo {
 
 func (s *memoryStream) CachedInfo() *jetstream.StreamInfo { return &s.info }
 
+// asked returns what an option asks for. The type has no name outside of package jetstream.
+func asked(option any) reflect.Value {
+	request := reflect.New(reflect.TypeOf(option).In(0).Elem())
+	reflect.ValueOf(option).Call([]reflect.Value{request})
+	return request.Elem()
+}
+
 // Info counts the messages of the subjects in the filter.
-func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt) (info *jetstream.StreamInfo, err error) {
+func (s *memoryStream) Info(ctx context.Context, filter ...jetstream.StreamInfoOpt) (info *jetstream.StreamInfo, err error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	time.Sleep(s.takes)
 	s.with(func() {
 		info, err = s.state(), s.err
 		for _, of := range filter {
-			request := reflect.New(reflect.TypeOf(of).In(0).Elem()) // the type has no name outside of package jetstream
-			reflect.ValueOf(of).Call([]reflect.Value{request})
 			for _, m := range s.held {
-				if covers(request.Elem().FieldByName("SubjectFilter").String(), m.Subject) {
+				if covers(asked(of).FieldByName("SubjectFilter").String(), m.Subject) {
 					info.State.Subjects[m.Subject]++
 				}
 			}
@@ -242,17 +273,17 @@ func (s *memoryStream) Info(_ context.Context, filter ...jetstream.StreamInfoOpt
 	return info, err
 }
 
-func (s *memoryStream) GetLastMsgForSubject(_ context.Context, filter string) (m *jetstream.RawStreamMsg, err error) {
-	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 || s.mute != nil {
-		return nil, cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
+func (s *memoryStream) GetLastMsgForSubject(ctx context.Context, filter string) (m *jetstream.RawStreamMsg, err error) {
+	if s.with(func() { m = s.newest(filter) }); m.Sequence == 0 || s.mute != nil || ctx.Err() != nil {
+		return nil, cmp.Or[error](ctx.Err(), s.mute, jetstream.ErrMsgNotFound)
 	}
 	return m, nil
 }
 
-func (s *memoryStream) GetMsg(_ context.Context, number uint64, _ ...jetstream.GetMsgOpt) (m *jetstream.RawStreamMsg, err error) {
-	err = cmp.Or[error](s.mute, jetstream.ErrMsgNotFound)
+func (s *memoryStream) GetMsg(ctx context.Context, number uint64, _ ...jetstream.GetMsgOpt) (m *jetstream.RawStreamMsg, err error) {
+	err = cmp.Or[error](ctx.Err(), s.mute, jetstream.ErrMsgNotFound)
 	s.with(func() {
-		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 && s.mute == nil {
+		if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return m.Sequence == number }); i >= 0 && errors.Is(err, jetstream.ErrMsgNotFound) {
 			m, err = s.held[i], nil
 		}
 	})
@@ -280,7 +311,10 @@ func (s *memoryStream) remove(filter string) {
 	})
 }
 
-func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func (s *memoryStream) CreateConsumer(ctx context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	c := &memoryConsumer{of: s, config: config, filters: append(config.FilterSubjects, config.FilterSubject), next: max(1, config.OptStartSeq)}
 	s.with(func() {
 		for _, m := range s.held {
@@ -289,14 +323,19 @@ func (s *memoryStream) CreateConsumer(_ context.Context, config jetstream.Consum
 				c.first = append(c.first, m)
 			case config.DeliverPolicy == jetstream.DeliverLastPolicy && c.wants(m):
 				c.next = m.Sequence
-			case config.DeliverPolicy == jetstream.DeliverByStartTimePolicy && m.Time.Before(*config.OptStartTime):
-				c.next = m.Sequence + 1
 			}
 		}
-		if config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+		switch config.DeliverPolicy {
+		case jetstream.DeliverByStartTimePolicy: // from the first one on, whatever the times of the next
+			if i := slices.IndexFunc(s.held, func(m *jetstream.RawStreamMsg) bool { return !m.Time.Before(*config.OptStartTime) }); i >= 0 {
+				c.next = s.held[i].Sequence
+				break
+			}
+			fallthrough
+		case jetstream.DeliverLastPerSubjectPolicy:
 			c.next = s.state().State.LastSeq + 1
 		}
-		c.pending = uint64(len(c.waiting()))
+		c.pending = uint64(len(c.waiting())) + s.late
 	})
 	if errors.Is(s.mute, nats.ErrBadHeaderMsg) { // a consumer can read them
 		return c, nil
@@ -323,7 +362,10 @@ func (c *memoryConsumer) CachedInfo() *jetstream.ConsumerInfo {
 
 func (c *memoryConsumer) Messages(options ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
 	c.options = options
-	return memoryMessages{memoryConsumer: c}, nil
+	if c.of.deaf == nil {
+		c.of.with(func() { c.of.open++ })
+	}
+	return memoryMessages{memoryConsumer: c}, c.of.deaf
 }
 
 type memoryMessages struct {
@@ -331,7 +373,13 @@ type memoryMessages struct {
 	*memoryConsumer
 }
 
-func (c memoryMessages) Stop() { c.stopped.Store(true) }
+func (c memoryMessages) Stop() {
+	c.of.with(func() {
+		if !c.stopped.Swap(true) {
+			c.of.open--
+		}
+	})
+}
 
 func (c *memoryConsumer) wants(m *jetstream.RawStreamMsg) bool {
 	return slices.ContainsFunc(c.filters, func(filter string) bool { return covers(filter, m.Subject) })
@@ -348,7 +396,11 @@ func (c *memoryConsumer) waiting() []*jetstream.RawStreamMsg {
 	return all
 }
 
-func (c memoryMessages) Next(...jetstream.NextOpt) (got jetstream.Msg, err error) {
+func (c memoryMessages) Next(options ...jetstream.NextOpt) (got jetstream.Msg, err error) {
+	var most time.Duration
+	for _, of := range options {
+		most = time.Duration(asked(of).FieldByName("timeout").Int())
+	}
 	for began := time.Now(); got == nil && err == nil; {
 		c.of.with(func() {
 			switch all := c.waiting(); {
@@ -359,12 +411,12 @@ func (c memoryMessages) Next(...jetstream.NextOpt) (got jetstream.Msg, err error
 				if c.first = c.first[min(1, len(c.first)):]; all[0].Sequence >= c.next {
 					c.next = all[0].Sequence + 1
 				}
-				got = fakeMessage{of: all[0], at: jetstream.MsgMetadata{
+				got = fakeMessage{of: all[0], err: c.of.bare, at: jetstream.MsgMetadata{
 					Sequence: jetstream.SequencePair{Consumer: c.sent, Stream: all[0].Sequence}, NumPending: uint64(len(all) - 1), Timestamp: all[0].Time,
 				}}
 			case c.of.conn == nil || c.of.conn.IsClosed():
 				err = nats.ErrConnectionClosed
-			case time.Since(began) >= requestTimeout:
+			case most > 0 && time.Since(began) >= most:
 				err = nats.ErrTimeout
 			}
 		})
@@ -386,7 +438,10 @@ func (b memoryBucket) Get(ctx context.Context, key string) (jetstream.KeyValueEn
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, jetstream.ErrKeyNotFound
 	}
-	return leaseEntry{of: &keptLease{text: string(m.Data), revision: m.Sequence}}, err
+	if err != nil {
+		return nil, err
+	}
+	return leaseEntry{of: &keptLease{text: string(m.Data), revision: m.Sequence}}, nil
 }
 
 func (b memoryBucket) Create(ctx context.Context, key string, value []byte, _ ...jetstream.KVCreateOpt) (uint64, error) {

@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -40,7 +39,14 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}; !slices.Equal(help, want) {
 		t.Errorf("the metrics are explained as %q, want %q", help, want)
 	}
-	if _, err := fleet.NewPublisher(o); err == nil || !strings.HasPrefix(err.Error(), "new publisher: register metric pleg_fleet_published_events_total: ") {
+	var buckets []float64
+	for _, b := range families[2].GetMetric()[0].GetHistogram().GetBucket() {
+		buckets = append(buckets, b.GetUpperBound())
+	}
+	if want := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600}; !slices.Equal(buckets, want) {
+		t.Errorf("the buckets of the lag are %v, want %v", buckets, want)
+	}
+	if _, err := fleet.NewPublisher(o); err == nil || err.Error() != "new publisher: register metric pleg_fleet_published_events_total: duplicate metrics collector registration attempted (does another pipeline use this registerer? wrap it with prometheus.WrapRegistererWith)" {
 		t.Errorf("a second publisher with these metrics: %v", err)
 	}
 }

@@ -31,6 +31,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("the node in %s is %q, want %s", subject, got, name)
 		}
 	}
+	if all, some := allOf("c"), fmt.Sprint(allOf("c", "n", "m.1")); all != nil || some != "[pleg.v2.c.n.> pleg.v2.c.m_1.>]" {
+		t.Errorf("all nodes have the filters %q, want none, and two nodes have %s", all, some)
+	}
 	seen := make(map[string]pleg.PodUID)
 	for _, uid := range []pleg.PodUID{"", nodeToken, "a.b", "a_b", "a=5Fb", "shop/web", "shop/wëb", pleg.PodUID(strings.Repeat("x", 300))} {
 		subject := podSubject("c", "n", uid)
@@ -56,8 +59,12 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for _, bad := range []Limits{{MaxBytes: -1}, {MaxAgentBytes: -1}, {Replicas: -1}, {Replicas: 6}, {MaxAge: -1}} {
-		if bad.complete() == nil {
-			t.Errorf("%+v is accepted", bad)
+		want := fmt.Sprintf("Limits has a negative MaxBytes or MaxAgentBytes, or not 1 to 5 Replicas: %+v", bad)
+		if bad.MaxAge < 0 {
+			want = "Options.Limits.MaxAge must be positive, got -1ns"
+		}
+		if err := bad.complete(); fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
@@ -69,6 +76,9 @@ func TestPositions(t *testing.T) {
 	for _, p := range []place{{stream: 18, message: 12}, {stream: 18, message: 12, stored: 1 << 60}, {stream: 1}} {
 		if got, err := parsePlace(string(p.position())); err != nil || got != p {
 			t.Errorf("%+v is read as %+v, %v", p, got, err)
+		}
+		if got, err := ParsePosition(string(p.position())); err != nil || got != p.position() {
+			t.Errorf("%s is read as %s, %v", p.position(), got, err)
 		}
 	}
 	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1", "a:1:", "a:1:g", "a:+1:1", "a:1:1 ", "a:1:1:1"} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +24,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -107,7 +112,7 @@ func TestQueueIsBounded(t *testing.T) {
 func TestLastEventsArePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newTestPublisher(t, new(memoryStream))
-		p.queue = outgoingEvents(new(record), 1)
+		p.queue, p.at = outgoingEvents(new(record), 1), pleg.Position{Epoch: "e", Seq: 1}
 		p.fails(errors.New("broken")) // before
 		events := make(chan pleg.Event)
 		close(events)
@@ -121,7 +126,7 @@ func TestLastEventsArePublished(t *testing.T) {
 		if err := p.run(t.Context(), events); fmt.Sprint(err) != "publish: not connected to : broken" {
 			t.Errorf("run() = %v if that fails", err)
 		}
-		p.queue, p.at = nil, pleg.Position{Epoch: "e", Seq: 1}
+		p.queue = nil
 		last := make(chan pleg.Event, 1)
 		last <- pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerStarted, PodUID: "u"}
 		close(last)
@@ -157,7 +162,7 @@ func TestGather(t *testing.T) {
 func TestRowIsSentAgain(t *testing.T) {
 	p, _ := newTestPublisher(t, streamOf(jetstream.RawStreamMsg{Sequence: 7}))
 	refused := fakeAnswer{failed: make(chan error, 1)}
-	refused.failed <- &jetstream.APIError{ErrorCode: wrongLastMessage}
+	refused.failed <- &jetstream.APIError{ErrorCode: 10070}
 	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
 	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 || p.crowded != 32 {
 		t.Errorf("%v; %d of %d messages are in flight, want none; the next are no row: %v", err, p.sent, len(p.queue), p.crowded > 0)
@@ -181,13 +186,14 @@ func TestRowIsSentAgain(t *testing.T) {
 // All but the last message go out without a wait for an answer: those of a row name the one before them, those of a batch are
 // counted.
 func TestRowAndBatch(t *testing.T) {
+	ids := map[string]bool{"": true, "0": true} // a server drops what has the id of an earlier message
 	for kinds, batch := range map[string]bool{"eee": false, "gse": true} {
 		s := newMemoryServer(t)
 		p, _ := newTestPublisher(t, s.stream)
 		if p.queue = outgoingEvents(new(record), 3); batch {
 			p.queue[0].kind, p.queue[1].kind = ofGap, ofState
 		}
-		if err := p.send(); !strings.HasPrefix(fmt.Sprint(err), "publish: ") {
+		if err := p.send(); fmt.Sprint(err) != "publish: not connected to : nats: headers not supported by this server" {
 			t.Errorf("%s: send() = %v without a connection", kinds, err)
 		}
 		p.js, p.o.Conn, p.id, p.inRows = s, s.conn, "x", 9
@@ -209,9 +215,10 @@ func TestRowAndBatch(t *testing.T) {
 			}
 			got, want = append(got, m.Header), append(want, h)
 		}
-		if !reflect.DeepEqual(got, want) || len(got) != 3 || p.id == "x" || p.row == batch || p.sent != 3 || len(p.parts) != 1 || p.parts[0].size != 3 {
+		if !reflect.DeepEqual(got, want) || len(got) != 3 || p.id == "x" || ids[p.id] || p.row == batch || p.sent != 3 || len(p.parts) != 1 || p.parts[0].size != 3 {
 			t.Errorf("%s: %v; %d in flight in %+v; want %v", kinds, got, p.sent, p.parts, want)
 		}
+		ids[p.id] = true
 	}
 }
 
@@ -392,7 +399,7 @@ func TestVerify(t *testing.T) {
 		change func(p *Publisher, s *memoryStream)
 		lost   bool
 	}{
-		"nothing has changed":      {func(*Publisher, *memoryStream) {}, false},
+		"nothing has changed":      {func(_ *Publisher, s *memoryStream) { s.mute = errors.New("no message is asked for") }, false},
 		"an older message expired": {func(p *Publisher, _ *memoryStream) { p.pods["n.pod"].count = 2 }, false},
 		"the pod was overwritten":  {func(_ *Publisher, s *memoryStream) { s.add("n.pod", nil) }, true},
 		"the node was overwritten": {func(_ *Publisher, s *memoryStream) { s.add("n.own", nil) }, true},
@@ -450,6 +457,10 @@ func TestVerify(t *testing.T) {
 	if err := last.verify(t.Context()); fmt.Sprint(err) != "read the messages of the node: read message: not connected to : broken" || last.pods == nil {
 		t.Errorf("verify() = %v if the server does not answer", err)
 	}
+	last.own.count, last.gone = 9, nil
+	if err := last.verify(t.Context()); fmt.Sprint(err) != "read the messages of the node: create consumer: not connected to : broken" {
+		t.Errorf("verify() = %v if the server does not send the messages", err)
+	}
 	p, _ := newTestPublisher(t, &memoryStream{err: jetstream.ErrStreamNotFound})
 	if err := p.verify(t.Context()); !errors.Is(err, jetstream.ErrStreamNotFound) || p.pods == nil {
 		t.Errorf("without a stream: %v, and it begins again: %v; want that the next session looks", err, p.pods == nil)
@@ -469,12 +480,19 @@ func TestEventsFollowEachOther(t *testing.T) {
 			Epoch: "e", Seq: seq, Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at, StartedAt: at.Add(-time.Hour),
 		})
 		for _, o := range p.queue {
-			if r := p.pods[o.subject]; r == nil || o.record != r || r.uid != "u" || r.name != "web" || r.namespace != "shop" || !o.observedAt.Equal(at) || !strings.Contains(string(o.body), `"source":"/clusters/c/nodes/n"`) {
+			if r := p.pods[o.subject]; r == nil || o.record != r || r.uid != "u" || r.name != "web" || r.namespace != "shop" || !o.observedAt.Equal(at) || !strings.Contains(string(o.body), `"source":"/clusters/c/nodes/n","type":"io.github.pleg-pipeline.container.started.v1",`) || o.kind != ofEvent {
 				t.Errorf("the message is %s of %+v, observed at %v", o.body, o.record, o.observedAt)
 			}
 		}
 		if hole := seq == 7; len(p.queue) != messages || (err != nil) != hole || (p.pods == nil) != hole || p.at.Seq != uint64(5+messages) {
 			t.Errorf("event %d: %d messages up to %d, %v, begins again: %v", seq, len(p.queue), p.at.Seq, err, p.pods == nil)
+		}
+		if messages == 0 {
+			continue
+		}
+		kit.Must(t, p.accept(t.Context(), pleg.Event{Epoch: "e", Seq: 7, Type: pleg.ContainerRemoved, PodUID: "u"}))
+		if len(p.pods) > 0 || p.gone[podSubject("c", "n", "u")] == nil {
+			t.Errorf("%d pods are left, and gone are %v", len(p.pods), p.gone)
 		}
 	}
 }
@@ -507,6 +525,21 @@ func TestSessionForgetsTheLists(t *testing.T) {
 	p.pods, p.currentAsOf = nil, time.Now()
 	if err := p.publishOnce(t.Context()); err == nil || !p.currentAsOf.IsZero() {
 		t.Errorf("%v; all is known as of %v, want no time", err, p.currentAsOf)
+	}
+}
+
+// A session that ends with its connection says so, whatever then fails.
+func TestSessionEndsWithItsConnection(t *testing.T) {
+	s := newMemoryServer(t)
+	p, _ := newTestPublisher(t, s.stream)
+	p.js, p.store, p.pods, p.o.Conn = s, nil, nil, s.conn
+	p.o.Health = func(ctx context.Context) (pleg.Status, error) {
+		kit.Must(t, s.conn.ForceReconnect())
+		<-ctx.Done()
+		return pleg.Status{}, ctx.Err()
+	}
+	if err := p.publishOnce(t.Context()); fmt.Sprint(err) != "the connection was lost" || p.fault.Load().Why != "the connection was lost" {
+		t.Errorf("it ends with %v, and the fault is %+v", err, p.fault.Load())
 	}
 }
 
@@ -550,6 +583,28 @@ func TestInterruptedReplay(t *testing.T) {
 	if err := p.resume(t.Context()); err != nil || !p.pods["s"].Gone || p.pods["s"].uid != "u" || p.pods["s"].name != "web" || p.pods["s"].namespace != "shop" {
 		t.Errorf("%v; the pod is %+v, want it gone until it comes", err, p.pods["s"])
 	}
+	p.at = pleg.Position{Epoch: "e", Seq: 7} // of the last event before the Gap
+	asked, types := pleg.SubscribeOptions{}, eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)
+	p.o.Source = askedSource{p.o.Source, &asked}
+	for gap, want := range map[*pleg.Event]pleg.SubscribeOptions{
+		p.gap: {Name: "fleet", Statuses: true, Replay: true}, nil: {Name: "fleet", Statuses: true, After: p.at},
+	} {
+		want.Bookmarks, want.Filter.Types = true, types
+		if p.gap = gap; p.publishOnce(t.Context()) == nil || !reflect.DeepEqual(asked, want) {
+			t.Errorf("with the Gap %v it asks for %+v, want %+v", gap, asked, want)
+		}
+	}
+}
+
+// askedSource is a source that refuses its subscribers.
+type askedSource struct {
+	node.Pipeline
+	asked *pleg.SubscribeOptions
+}
+
+func (s askedSource) Watch(_ context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
+	*s.asked = o
+	return func(yield func(pleg.Event, error) bool) { yield(pleg.Event{}, errors.New("refused")) }
 }
 
 // Once a second an agent renews its lease if that is due. It looks at its messages every 20 s, and publishes old states again,
@@ -592,12 +647,22 @@ func TestBeat(t *testing.T) {
 		if err := p.step(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("step() = %v without a lease", err)
 		}
+		bucket := new(keptLease)
+		p.bucket, p.revision, p.renewed, p.verified = bucket, 7, time.Time{}, time.Now()
+		p.o.Health = func(context.Context) (pleg.Status, error) { return pleg.Status{Healthy: true}, nil }
+		for _, within := range []time.Duration{time.Second + 1, 2 * time.Second} { // once
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			if err := p.run(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || p.revision != 8 || bucket.value.Verdict == nil {
+				t.Errorf("run() = %v, and the lease has the revision %d with the verdict %v, want 8", err, p.revision, bucket.value.Verdict)
+			}
+		}
 	})
 }
 
 // An agent that has never reached a server ends like any other.
 func TestEndWithoutAServer(t *testing.T) {
-	p, _ := newTestPublisher(t, new(memoryStream))
+	p, registry := newTestPublisher(t, new(memoryStream))
 	p.pods = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	if cancel(); p.Run(ctx) != nil {
@@ -605,6 +670,9 @@ func TestEndWithoutAServer(t *testing.T) {
 	}
 	if p.Run(ctx) == nil {
 		t.Error("it runs a second time")
+	}
+	if families, err := registry.Gather(); err != nil || len(families) > 0 {
+		t.Errorf("its metrics are left behind: %v, %v", families, err)
 	}
 }
 
@@ -618,13 +686,16 @@ func TestNamesOfAPublisher(t *testing.T) {
 	o.Domain = ""
 	p, err = NewPublisher(o)
 	kit.Must(t, err)
+	if want := (backoff.Backoff{Min: time.Second / 4, Max: 5 * time.Second}); p.loop.Backoff != want {
+		t.Errorf("it tries again after %+v, want %+v", p.loop.Backoff, want)
+	}
 	if of, none := hub.js.Options().Domain, p.js.Options().Domain; of != "hub" || none != "" {
 		t.Errorf("the domains are %q and %q, want hub and none", of, none)
 	}
 	host, _ := os.Hostname()
 	agent := regexp.MustCompile(`^` + regexp.QuoteMeta(fmt.Sprintf("%s/%d/", host, os.Getpid())) + `[0-9a-f]{8}$`)
-	if !agent.MatchString(p.agent) || p.agent == hub.agent || p.key != "c.n" || p.node != "pleg.v2.c.n.=" || p.all != "pleg.v2.c.n.>" || p.source != "/clusters/c/nodes/n" {
-		t.Errorf("the agent %s, or %s, publishes as %s, %s, %s and %s", p.agent, hub.agent, p.key, p.node, p.all, p.source)
+	if !agent.MatchString(p.agent) || p.agent == hub.agent || p.key != "c.n" || p.node != "pleg.v2.c.n.=" || p.all != "pleg.v2.c.n.>" || p.source != "/clusters/c/nodes/n" || p.log.Enabled(t.Context(), slog.LevelError) {
+		t.Errorf("the agent %s, or %s, publishes as %s, %s, %s and %s, or logs without a logger", p.agent, hub.agent, p.key, p.node, p.all, p.source)
 	}
 }
 
@@ -636,6 +707,8 @@ func TestAgentBegins(t *testing.T) {
 			s := newMemoryServer(t)
 			p, _ := newTestPublisher(t, s.stream)
 			var log kit.Log
+			_, unread := decode([]byte("garbage"))
+			p.o.Health = func(context.Context) (pleg.Status, error) { return pleg.Status{Healthy: true}, nil }
 			p.js, p.o.Conn, p.store, p.o.Limits, p.log, p.o.Logger = s, s.conn, nil, Limits{Replicas: replicas}, log.Logger(), nil
 			begin := func(want string, names ...pleg.PodUID) {
 				t.Helper()
@@ -644,15 +717,15 @@ func TestAgentBegins(t *testing.T) {
 				kit.Must(t, p.begin(t.Context()))
 				pods := make(map[string]*record)
 				for _, name := range names {
-					if pods[podSubject("c", "n", name)] = newRecord(name, string(name), "shop"); name == "garbage" {
+					if pods[podSubject("c", "n", name)] = newRecord(name, string(name), "shop"); name == "garbage" || name == "odd" {
 						pods[podSubject("c", "n", name)] = newRecord("", "", "")
 					}
 				}
 				if !reflect.DeepEqual(p.pods, pods) || !reflect.DeepEqual(p.own, record{}) || p.queue != nil || p.sent != 0 || p.parts != nil || p.at != (pleg.Position{}) || p.last != cmp.Or(before, new(jetstream.RawStreamMsg)).Sequence || p.buffer != 50 {
 					t.Errorf("it begins after %d with %v and %d messages, want %v", p.last, p.pods, len(p.queue), pods)
 				}
-				if *p.gap != (pleg.Event{Reason: want, ObservedAt: time.Now()}) || p.revision == 0 {
-					t.Errorf("the Gap is %+v, want %s; the lease has the revision %d", p.gap, want, p.revision)
+				if *p.gap != (pleg.Event{Reason: want, ObservedAt: time.Now()}) || p.revision == 0 || p.health.Verdict == nil {
+					t.Errorf("the Gap is %+v, want %s; the lease has the revision %d with the verdict %v", p.gap, want, p.revision, p.health.Verdict)
 				}
 				log.RequireLines(t, warns, `level=WARN msg="fewer than 3 servers keep the events: a power failure may lose some" replicas=`+fmt.Sprint(replicas))
 			}
@@ -675,9 +748,10 @@ func TestAgentBegins(t *testing.T) {
 			tell(ofEvent, "n", "left", false)
 			tell(ofEvent, "n", "left", true)
 			s.stream.add(podSubject("c", "n", "garbage"), []byte("garbage"))
+			s.stream.add(podSubject("c", "n", "odd"), encode(newMessage("", ofAgent, new(pleg.Event)))) // without a pod
 			s.stream.add(p.node, encode(newMessage("", ofSynced, &pleg.Event{Epoch: "e"})))
-			begin(pleg.OtherEpoch, "a", "b", "garbage")
-			log.RequireLines(t, 1, `level=WARN msg="cannot read the last message of a pod" subject=pleg.v2.c.n.garbage err=`)
+			begin(pleg.OtherEpoch, "a", "b", "garbage", "odd")
+			log.RequireLines(t, 1, `level=WARN msg="cannot read the last message of a pod" subject=pleg.v2.c.n.garbage err=`+strconv.Quote(unread.Error()))
 			log.RequireLines(t, 1+warns, "level=WARN")
 			for text, broken := range map[string]*error{"read message: mute": &s.stream.mute, "stream: err": &s.stream.err, "bucket pleg-agents: bucket": &s.bucket.err} {
 				_, last, _ := strings.Cut(text, ": ")
@@ -738,9 +812,12 @@ func TestPause(t *testing.T) {
 			if p.o.Conn = new(nats.Conn); tt.connected {
 				p.o.Conn = connectTo(t, 100)
 			}
-			p.bucket, p.revision, p.renewed = &keptLease{}, tt.revision, time.Now().Add(-time.Duration(tt.due)*4*time.Second)
-			if kit.Must(t, p.pause(t.Context(), time.Second+1)); p.revision != tt.want {
-				t.Errorf("a lease that is %s has the revision %d, want %d", name, p.revision, tt.want)
+			bucket := new(keptLease)
+			p.bucket, p.revision, p.renewed = bucket, tt.revision, time.Now().Add(-time.Duration(tt.due)*4*time.Second)
+			p.o.Health = func(context.Context) (pleg.Status, error) { return pleg.Status{Healthy: true}, nil }
+			p.health = p.examine(t.Context())
+			if kit.Must(t, p.pause(t.Context(), time.Second+1)); p.revision != tt.want || (bucket.value.Verdict != nil) != (tt.want == 2) {
+				t.Errorf("a lease that is %s has the revision %d with the verdict %v, want %d", name, p.revision, bucket.value.Verdict, tt.want)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), beatPeriod/2)

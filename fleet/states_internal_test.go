@@ -38,15 +38,17 @@ func newTestStates(at time.Time) *States {
 		body, _ := r.encode(newMessage("", ofState, &ev), 1<<20)
 		stream.add(podSubject("c", node, uid), body)
 	}
-	hangs := []Finding{{PodUID: "never", Pod: "shop/never-inspected", What: "is slow"}, {PodUID: "b", What: "hangs"}}
+	hangs := []Finding{{PodUID: "a", What: "fails"}, {PodUID: "never", Pod: "shop/never-inspected", What: "is slow"}, {PodUID: "b", What: "hangs"}}
 	lease("works", agentState{Agent: "a", CurrentAsOf: at, health: health{Verdict: &Verdict{Severity: verdict.OK}, Pods: hangs}})
 	tell("works", ofSynced)
 	pod("works", "shop", "a")
 	pod("works", "jobs", "b")
+	pod("works", "jobs", "well")
 	pod("works", "jobs", "gone", "x")
 	pod("works", "jobs", "gone-again")
 	pod("works", "jobs", "gone-again", "x")
 	stream.add(podSubject("c", "works", "garbage"), []byte("garbage"))
+	stream.add(podSubject("c", "works", "odd"), []byte(`{"data":{"podUID":"odd","podName":"odd","pod":{}}}`)) // without an epoch
 	lease("began", agentState{Agent: "a"})
 	lease("begins", agentState{Agent: "a"})
 	tell("begins", ofGap)
@@ -94,10 +96,10 @@ func TestPods(t *testing.T) {
 		nodes, namespaces []string
 		want              string
 	}{
-		{nil, nil, "jobs/b works hangs, shop/a works , shop/never-inspected works is slow, shop/z no-agent has no agent"},
-		{nil, []string{"jobs", "none"}, "jobs/b works hangs"},
+		{nil, nil, "jobs/b works hangs, jobs/well works , shop/a works fails, shop/never-inspected works is slow, shop/z no-agent has no agent"},
+		{nil, []string{"jobs", "none"}, "jobs/b works hangs, jobs/well works "},
 		{[]string{"no-agent"}, nil, "shop/z no-agent has no agent"},
-		{[]string{"works"}, []string{"shop"}, "shop/a works , shop/never-inspected works is slow"},
+		{[]string{"works"}, []string{"shop"}, "shop/a works fails, shop/never-inspected works is slow"},
 	} {
 		var got []string
 		for pod, err := range states.Pods(t.Context(), tt.nodes, tt.namespaces) {
@@ -115,6 +117,9 @@ func TestPods(t *testing.T) {
 		kit.Must(t, err)
 		break // the loop can be left
 	}
+	if stream, bucket := states.stream.(*memoryStream), states.js.(fakeJetStream).stream; stream.left()+bucket.left() > 0 {
+		t.Errorf("%d consumers are left of the stream, and %d of the bucket", stream.left(), bucket.left())
+	}
 }
 
 // A node that is forgotten leaves one message. What cannot be forgotten is an error.
@@ -130,7 +135,7 @@ func TestForget(t *testing.T) {
 	}
 	stream.stuck = errors.New("no disk")
 	for node, want := range map[string]string{
-		"": "node must not be empty", "works": "forget node works: not connected to : an agent publishes as this node: a", "wroks": `node "wroks" of cluster "c" has not published`,
+		"": "node must not be empty", strings.Repeat("n", 254): "node has 254 bytes, the limit is 253", "works": "forget node works: not connected to : an agent publishes as this node: a", "wroks": `node "wroks" of cluster "c" has not published`,
 		"stopped": "forget node stopped: not connected to : no disk",
 	} {
 		before := len(stream.held)
@@ -145,6 +150,10 @@ func TestForget(t *testing.T) {
 	stream.err = errors.New("broken")
 	if err := states.Forget(t.Context(), "wroks"); fmt.Sprint(err) != "forget node wroks: not connected to : stream: not connected to : broken" {
 		t.Errorf("Forget() = %v of a server that fails", err)
+	}
+	states.js.(memoryServer).bucket.info.Config.Name = ""
+	if nodes, err := states.Nodes(t.Context()); nodes != nil || fmt.Sprint(err) != "bucket pleg-agents: "+jetstream.ErrStreamNotFound.Error() {
+		t.Errorf("without a bucket the nodes are %+v, %v", nodes, err)
 	}
 }
 
@@ -232,6 +241,10 @@ func TestCreateMayNotChangeTheStream(t *testing.T) {
 	js := fakeJetStream{stream: new(memoryStream), err: errors.New("refused")}
 	if err := Create(t.Context(), js, "c", Limits{}); !errors.Is(err, js.err) || err.Error() != "create fleet: allow batches: not connected to : refused" {
 		t.Errorf("Create() = %v, want %v", err, js.err)
+	}
+	js.stream.info.Config.AllowAtomicPublish = true
+	if err := Create(t.Context(), js, "c", Limits{}); fmt.Sprint(err) != "create fleet: not connected to : no server answers" {
+		t.Errorf("Create() = %v of a stream that need not change", err)
 	}
 }
 

@@ -92,8 +92,6 @@ func explain(conn *nats.Conn, err error) error {
 	}
 	last := conn.LastError()
 	switch {
-	case err == nil:
-		return nil
 	case !conn.IsConnected():
 		if last != nil {
 			err = last

@@ -127,10 +127,10 @@ func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluste
 	return &store{patience: p, js: js, stream: stream}, nil
 }
 
-// openBucket opens the bucket of the agents. It creates it if it is missing and limits is not nil.
+// openBucket opens the bucket of the agents. It creates it if it is missing.
 func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits) (jetstream.KeyValue, error) {
 	bucket, err := js.KeyValue(ctx, AgentBucket)
-	if limits != nil && errors.Is(err, jetstream.ErrBucketNotFound) {
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: AgentBucket, TTL: DefaultMaxAge, MaxBytes: limits.MaxAgentBytes, Replicas: limits.Replicas, Description: "Agents of pleg-pipeline",
 		})

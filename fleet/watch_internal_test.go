@@ -118,9 +118,11 @@ func TestGarbage(t *testing.T) {
 	r.apply(&started)
 	state, _ := r.encode(newMessage("", ofState, &started), 1<<20)
 	stream.add(podSubject("c", "n", "u"), state)
-	stream.add(nodeSubject("c", "n"), nil)
+	stream.add(nodeSubject("c", "n"), []byte(`{"data":{"seq":9,"pod":{"events":[{"type":"ContainerDied"}]}}}`)) // without an epoch
 	w.store, w.end, w.known.message, w.withheld, w.o.Cluster = stream.on(), place{stream: 7}, 4, 2, "c"
 	var passed []string
+	_, unread := decode([]byte("garbage"))
+	says := []string{"cannot read pleg.v2.c.n.v: " + unread.Error(), "cannot read pleg.v2.c.n.=: it has no epoch"}
 	of := func(sequence uint64) error {
 		return w.handle(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "v"), Sequence: sequence, Time: stored, Data: []byte("garbage")})
 	}
@@ -128,8 +130,8 @@ func TestGarbage(t *testing.T) {
 		t.Helper()
 		passed = nil
 		kit.Must(t, of(sequence))
-		if want := (place{7, sequence, stored.UnixNano()}); w.at != want || w.known.message != max(4, sequence) || len(passed) != texts || texts > 0 && !strings.HasPrefix(passed[0], "cannot read pleg.v2.c.n.v: ") {
-			t.Errorf("the watch is at %+v, want %+v, and knows %+v; it passes over %q", w.at, want, w.known, passed)
+		if want := (place{7, sequence, stored.UnixNano()}); w.at != want || w.known.message != max(4, sequence) || !slices.Equal(passed, says[:texts]) {
+			t.Errorf("the watch is at %+v, want %+v, and knows %+v; it passes over %q, want %q", w.at, want, w.known, passed, says[:texts])
 		}
 	}
 	garbage(2, 0)
@@ -145,9 +147,9 @@ func TestGarbage(t *testing.T) {
 	stream.held = held
 	garbage(5, 2) // also the message of the node
 	garbage(5, 1)
-	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}; !slices.Equal(typesOf(*got), want) || (*got)[0].Node != "n" || (*got)[0].Reason != pleg.HistoryTooShort {
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}; !slices.Equal(typesOf(*got), want) || (*got)[0].Node != "n" || (*got)[1].Node != "n" || (*got)[0].Reason != pleg.HistoryTooShort {
 		t.Errorf("got %+v, want %v of the node", *got, want)
-	} else if end := (*got)[2]; end.Epoch != "e" || end.Seq != 4 || w.broken || w.withheld != 5 {
+	} else if end := (*got)[2]; end.Epoch != "e" || end.Seq != 4 || end.Node != "n" || end.At != (place{7, 5, stored.UnixNano()}).position() || w.broken || w.withheld != 5 {
 		t.Errorf("the state ends with %+v, complete: %v, without positions up to %d", end, !w.broken, w.withheld)
 	}
 	w.withheld = 9
@@ -175,6 +177,7 @@ func TestContinues(t *testing.T) {
 	}{
 		"after a message":                  {place{created.UnixNano(), 9, stored.UnixNano()}, 1, true, nil},
 		"after another one of that number": {place{created.UnixNano(), 9, 1}, 1, false, nil},
+		"after another one, the first":     {place{created.UnixNano(), 9, 1}, 9, false, nil},
 		"before the first message":         {place{created.UnixNano(), 9, 1}, 10, true, nil},
 		"before one that has expired":      {place{created.UnixNano(), 8, 1}, 10, false, nil},
 		"after the last message":           {place{created.UnixNano(), 20, stored.UnixNano()}, 1, true, nil},
@@ -183,13 +186,18 @@ func TestContinues(t *testing.T) {
 		"at the beginning":                 {place{stream: created.UnixNano()}, 0, true, nil},
 		"after one that was removed":       {of9, 1, true, &jetstream.RawStreamMsg{Sequence: 7, Time: stored}},
 		"and a later one is there":         {of9, 1, true, &jetstream.RawStreamMsg{Sequence: 10, Time: stored.Add(1)}},
-		"and its number was given again":   {of9, 1, false, &jetstream.RawStreamMsg{Sequence: 7, Time: stored.Add(1)}},
+		"and a number was given again":     {of9, 1, false, &jetstream.RawStreamMsg{Sequence: 7, Time: stored.Add(1)}},
+		"and its number was given again":   {of9, 1, false, &jetstream.RawStreamMsg{Sequence: 9, Time: stored.Add(1)}},
 	} {
 		w, _ := newTestWatch(t)
 		w.at, w.broken, w.subjects = tt.at, false, allOf("c", "n")
 		info := jetstream.StreamInfo{Created: created, State: jetstream.StreamState{FirstSeq: tt.first, LastSeq: 20}}
 		stream := streamOf(*cmp.Or(tt.other, &jetstream.RawStreamMsg{Sequence: tt.at.message, Time: stored}))
-		stream.held = append(stream.held, &jetstream.RawStreamMsg{Subject: nodeSubject("c", "other"), Sequence: 8, Time: stored.Add(1)})
+		stream.held = slices.Insert(stream.held, 0, &jetstream.RawStreamMsg{Subject: nodeSubject("c", "n"), Sequence: 5, Time: stored.Add(-1)},
+			&jetstream.RawStreamMsg{Subject: nodeSubject("c", "other"), Sequence: 6, Time: stored.Add(1)}) // then the clock was set back
+		if tt.other == nil {
+			stream.held = slices.Insert(stream.held, 2, &jetstream.RawStreamMsg{Subject: nodeSubject("c", "n"), Sequence: 7, Time: stored.Add(1)})
+		}
 		w.store = stream.on()
 		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, tt.want)
@@ -197,9 +205,23 @@ func TestContinues(t *testing.T) {
 		if stream.mute = nats.ErrBadHeaderMsg; tt.other == nil {
 			continue
 		}
-		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want { // or nobody can read it
-			t.Errorf("%s, which cannot be read: %v, %v; want %v", name, got, err, tt.want)
+		if got, err := w.continues(t.Context(), &info); err != nil || got != tt.want || stream.left() > 0 { // or nobody can read it
+			t.Errorf("%s, which cannot be read: %v, %v, and %d consumers are left; want %v", name, got, err, stream.left(), tt.want)
 		}
+		stream.deaf = errors.New("refused")
+		if got, err := w.continues(t.Context(), &info); got || fmt.Sprint(err) != "receive messages: not connected to : refused" {
+			t.Errorf("%s, and no consumer receives: %v, %v", name, got, err)
+		}
+	}
+	for conn, want := range map[*nats.Conn]string{nil: "receive messages: not connected to : " + nats.ErrConnectionClosed.Error(), new(nats.Conn): errBehind.Error()} {
+		synctest.Test(t, func(t *testing.T) {
+			w, _ := newTestWatch(t)
+			stream := &memoryStream{conn: conn, late: 1}
+			w.at, w.store = of9, stream.on()
+			if got, err := w.nothingNewBefore(t.Context()); got || fmt.Sprint(err) != want {
+				t.Errorf("a message that does not come: %v, %v; want %s", got, err, want)
+			}
+		})
 	}
 }
 
@@ -217,11 +239,15 @@ func TestHasAll(t *testing.T) {
 		"the last messages were removed": {nil, 5, 5, true, 9},
 		"messages of others follow":      {of, 5, 5, true, 5},
 		"a message of the subject, too":  {of, 5, 7, false, 5},
+		"nobody says which follows":      {nil, 5, 0, false, 5},
 	} {
 		stream := streamOf(jetstream.RawStreamMsg{Sequence: tt.newest})
 		stream.info.State.LastSeq = 9
+		if tt.newest == 0 {
+			stream.mute = errors.New("broken")
+		}
 		c := consumer{store: stream.on(), subjects: tt.subjects, last: tt.got}
-		if all, err := c.hasAll(t.Context()); err != nil || all != tt.all || c.last != tt.then {
+		if all, err := c.hasAll(t.Context()); !errors.Is(err, stream.mute) || all != tt.all || c.last != tt.then {
 			t.Errorf("%s: %v up to %d, %v; want %+v", name, all, c.last, err, tt)
 		}
 	}
@@ -239,6 +265,17 @@ func TestNewestWithBadHeaders(t *testing.T) {
 		}
 		if m, err := stream.on().newest(t.Context(), "c"); m != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %+v, %v, want that nothing comes", m, err)
+		}
+		if stream.left() > 0 {
+			t.Errorf("%d consumers are left", stream.left())
+		}
+		stream.conn = nil
+		if m, err := stream.on().newest(t.Context(), "c"); m != nil || !errors.Is(err, nats.ErrConnectionClosed) {
+			t.Errorf("got %+v, %v of a connection that is closed", m, err)
+		}
+		stream.deaf = errors.New("refused")
+		if m, err := stream.on().newest(t.Context(), "a"); m != nil || fmt.Sprint(err) != "receive messages: not connected to : refused" {
+			t.Errorf("got %+v, %v without a consumer", m, err)
 		}
 	})
 }
@@ -259,12 +296,12 @@ func TestCatchUp(t *testing.T) {
 			config.DeliverPolicy, w.seen, w.broken = jetstream.DeliverByStartSequencePolicy, nil, false
 		}
 		for _, least := range []uint64{0, 9} {
-			w.withheld, w.start, w.owes, *got = least, least, true, nil
+			w.withheld, w.start, w.owes, *got = least, least*2/3, true, nil
 			messages, err := w.consume(t.Context(), config)
 			kit.Must(t, err)
 			kit.Must(t, w.catchUp(t.Context(), messages, config))
 			messages.Stop()
-			if end := (*got)[len(*got)-1]; w.withheld != max(want, least) || w.start != max(want, least) || w.owes || w.broken || w.seen != nil || w.at != (place{7, 3, at.UnixNano()}) || end.Type != pleg.Synced || end.At != w.position(w.at) {
+			if end := (*got)[len(*got)-1]; w.withheld != max(want, least) || w.start != max(want, least*2/3) || w.owes || w.broken || w.seen != nil || w.at != (place{7, 3, at.UnixNano()}) || end.Type != pleg.Synced || end.At != w.position(w.at) {
 				t.Errorf("replay %v: at %+v, %d and %d after %+v", replay, w.at, w.withheld, w.start, end)
 			}
 			w.broken, want = replay, max(want, least)
@@ -278,6 +315,9 @@ func TestCatchUp(t *testing.T) {
 // The error of a watch that cannot begin names the option.
 func TestBadWatchOptions(t *testing.T) {
 	start, bad, since := Position(""), Position("x"), time.Unix(1000, 0)
+	if _, err := (&WatchOptions{Cluster: "c", After: &start}).complete(); err != nil {
+		t.Errorf("the empty position: %v", err)
+	}
 	const exclude = "WatchOptions.Replay, After and Since exclude each other: a watch that resumes gets a replay if necessary"
 	for _, tt := range []struct {
 		o    WatchOptions
@@ -285,18 +325,19 @@ func TestBadWatchOptions(t *testing.T) {
 	}{
 		{WatchOptions{Nodes: []string{"n"}}, "WatchOptions.Cluster must not be empty"},
 		{WatchOptions{Cluster: strings.Repeat("c", 81)}, "WatchOptions.Cluster has 81 bytes, the limit is 80"},
+		{WatchOptions{Cluster: "c", Nodes: []string{"n", strings.Repeat("n", 254)}}, "WatchOptions.Nodes has 254 bytes, the limit is 253"},
 		{WatchOptions{Cluster: "c", Nodes: []string{"a b", "n"}}, `WatchOptions.Nodes is "a b": want letters, digits, '-', '.' and '_'`},
 		{WatchOptions{Cluster: "c", Replay: true, After: &start}, exclude},
 		{WatchOptions{Cluster: "c", Replay: true, Since: since}, exclude},
 		{WatchOptions{Cluster: "c", After: &start, Since: since}, exclude},
 		{WatchOptions{Cluster: "c", After: &bad}, `WatchOptions.After: "x" is not a position of a fleet: want STREAM:MESSAGE:STORED, such as 18a5b5b0c2a7e400:120:18a5b5b1d0a7e400`},
-		{WatchOptions{Cluster: "c", Filter: pleg.Filter{Selector: "(("}}, "WatchOptions.Filter: "},
+		{WatchOptions{Cluster: "c", Filter: pleg.Filter{Selector: "(("}}, `WatchOptions.Filter: "((" is not a label selector: "((" does not begin with KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUES) or KEY notin (VALUES)`},
 	} {
 		var got error
 		for _, err := range Watch(t.Context(), nil, tt.o) {
 			got = err
 		}
-		if whole := tt.o.Filter.Selector == ""; !errors.Is(got, pleg.ErrInvalidOption) || !strings.HasPrefix(got.Error(), "watch fleet: "+tt.want) || whole && len(got.Error()) != len("watch fleet: "+tt.want) {
+		if !errors.Is(got, pleg.ErrInvalidOption) || got.Error() != "watch fleet: "+tt.want {
 			t.Errorf("%+v: %v, want %s", tt.o, got, tt.want)
 		}
 	}
@@ -345,7 +386,9 @@ func TestQuietWatch(t *testing.T) {
 			w, _ := newTestWatch(t)
 			created := time.Unix(1000, 0)
 			stream := &memoryStream{conn: new(nats.Conn), info: jetstream.StreamInfo{Created: created}}
-			stream.add(nodeSubject("c", "stays"), encode(newMessage("", ofAgent, new(pleg.Event))))
+			lives := func() { stream.add(nodeSubject("c", "stays"), encode(newMessage("", ofAgent, new(pleg.Event)))) }
+			lives()
+			time.AfterFunc(time.Second, lives)
 			w.store = stream.on()
 			w.o, w.at, w.seen, w.owes, w.broken = WatchOptions{Cluster: "c", Bookmarks: bookmarks}, place{stream: created.UnixNano()}, nil, false, false
 			w.nodes["stays"], w.nodes["left"], w.nodes["too"] = &progress{epoch: "e"}, &progress{epoch: "e"}, &progress{epoch: "e"}
@@ -356,6 +399,8 @@ func TestQuietWatch(t *testing.T) {
 					marks++
 				case ev.Type == pleg.Gap && time.Since(began) > 20*time.Second && time.Since(began) < 30*time.Second:
 					gone[ev.Node] += ev.Reason
+				case ev.Type == pleg.Synced && (ev.At == "" || ev.At != w.at.position()):
+					t.Errorf("the end of %s has the position %q, want %s", ev.Node, ev.At, w.at.position())
 				}
 				return true
 			}
@@ -413,8 +458,8 @@ func TestLoopIsLeft(t *testing.T) {
 			w.yield = func(Event, error) bool { all++; return all < last }
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := w.connect(ctx); errors.Is(err, errStopped) != (all == last) || all > last {
-				t.Errorf("left after %d events, it gets %d: %v", last, all, err)
+			if err := w.connect(ctx); errors.Is(err, errStopped) != (all == last) || all > last || stream.left() > 0 {
+				t.Errorf("left after %d events, it gets %d: %v; %d consumers are left", last, all, err, stream.left())
 			}
 		})
 		if all < last || t.Failed() {
@@ -544,6 +589,10 @@ func TestConsumer(t *testing.T) {
 				t.Error("it is left behind")
 			}
 		}
+		stream.deaf = errors.New("refused")
+		if _, err := s.snapshot(t.Context(), nil, nil); fmt.Sprint(err) != "receive messages: not connected to : refused" {
+			t.Errorf("snapshot() = %v of a consumer that does not receive", err)
+		}
 		stream.mute = errors.New("broken")
 		if _, err := s.snapshot(t.Context(), nil, nil); fmt.Sprint(err) != "create consumer: not connected to : broken" {
 			t.Errorf("snapshot() = %v without a consumer", err)
@@ -592,6 +641,8 @@ func TestReceive(t *testing.T) {
 		"the last messages were removed": {nil, 9, 0, "9 <nil> after 0s, 2"},
 		"a replica is behind":            {nil, 2, 5, "5 <nil> after 0s, 2"},
 		"the leader has another one":     {[]string{"b"}, 2, 0, "2 " + errBehind.Error() + " after 10s, 1"},
+		"more come meanwhile":            {nil, 2, 0, "2 <nil> after 0s, 2"},
+		"nobody says what is left":       {nil, 9, 0, "9 read message: not connected to : broken after 0s, 2"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			stream := &memoryStream{conn: new(nats.Conn)}
@@ -605,9 +656,16 @@ func TestReceive(t *testing.T) {
 			c, err := stream.on().consume(t.Context(), jetstream.ConsumerConfig{FilterSubjects: filter})
 			kit.Must(t, err)
 			defer c.Stop()
-			c.subjects = tt.subjects
+			if c.subjects = tt.subjects; name == "nobody says what is left" {
+				stream.mute = errors.New("broken")
+			}
 			began, got := time.Now(), 0
-			until, err := c.receive(t.Context(), tt.least, func(*jetstream.RawStreamMsg) error { got++; return nil })
+			until, err := c.receive(t.Context(), tt.least, func(*jetstream.RawStreamMsg) error {
+				if got++; name == "more come meanwhile" {
+					stream.add("a", nil)
+				}
+				return nil
+			})
 			if text := fmt.Sprintf("%d %v after %v, %d", until, err, time.Since(began), got); text != tt.want {
 				t.Errorf("%s: %s, want %s", name, text, tt.want)
 			}
@@ -632,5 +690,12 @@ func TestMessageLostUnderWay(t *testing.T) {
 			t.Errorf("with %d lost: %v", lost, err)
 		}
 		c.Stop()
+	}
+	stream.bare = errors.New("of somebody else")
+	c, err := stream.on().consume(t.Context(), jetstream.ConsumerConfig{})
+	kit.Must(t, err)
+	defer c.Stop()
+	if m, err := c.wait(t.Context()); m != nil || fmt.Sprint(err) != "receive messages: of somebody else" {
+		t.Errorf("a message without its number: %v, %v", m, err)
 	}
 }

@@ -1,7 +1,7 @@
 package pleg_test
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -14,6 +14,7 @@ func TestParsePosition(t *testing.T) {
 	}{
 		{"3c5e:0", pleg.Position{Epoch: "3c5e"}},
 		{"3c5e:7", pleg.Position{Epoch: "3c5e", Seq: 7}},
+		{"e:10", pleg.Position{Epoch: "e", Seq: 10}},
 		{"a:b:18446744073709551615", pleg.Position{Epoch: "a:b", Seq: 1<<64 - 1}},
 	} {
 		got, err := pleg.ParsePosition(test.in)
@@ -27,14 +28,14 @@ func TestParsePosition(t *testing.T) {
 }
 
 func TestParsePositionRefusesWhatItCannotResume(t *testing.T) {
+	const none, bare = " is not a position", " has no epoch, so it may be a number of another pipeline"
 	for in, says := range map[string]string{
-		"": "not a position", ":": "not a position", "x": "not a position", "3c5e:": "not a position",
-		"3c5e:-1": "not a position", "3c5e:+1": "not a position", "1 ": "not a position", "1:\n": "not a position",
-		"3c5e:18446744073709551616": "not a position",
-		"475":                       "no epoch", ":475": "no epoch", "0": "no epoch",
+		"": none, ":": none, "x": none, "a": none, "3c5e:": none, "3c5e:-1": none, "3c5e:+1": none, "1 ": none, "1:\n": none,
+		"3c5e:18446744073709551616": none, "475": bare, ":475": bare, "0": bare,
 	} {
-		if got, err := pleg.ParsePosition(in); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("ParsePosition(%q) = %v, %v, want an error with %q", in, got, err, says)
+		want := fmt.Sprintf("%q%s: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120", in, says)
+		if got, err := pleg.ParsePosition(in); err == nil || err.Error() != want || got != (pleg.Position{}) {
+			t.Errorf("ParsePosition(%q) = %v, %v, want %s", in, got, err, want)
 		}
 	}
 }

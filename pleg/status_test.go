@@ -1,6 +1,7 @@
 package pleg_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -21,5 +22,19 @@ func TestNilStatusHasNothing(t *testing.T) {
 	var none *pleg.PodStatus
 	if none.Container("c") != nil || none.Sandbox("s") != nil || none.SandboxReady() {
 		t.Error("a nil status has a container or a sandbox")
+	}
+}
+
+// The error of an inspection has the text of its cause, and that of a call names the call too.
+func TestErrors(t *testing.T) {
+	broken := errors.New("broken")
+	for err, want := range map[error]string{
+		&pleg.InspectionError{Err: broken}: "broken",
+		&pleg.CallError{Call: pleg.Call{Method: "ContainerStatus", Container: "nginx", ID: "c1"}, Err: broken}: "ContainerStatus of nginx c1: broken",
+		&pleg.CallError{Call: pleg.Call{Method: "PodSandboxStatus", PodUID: "a", ID: "s1"}, Err: broken}:       "PodSandboxStatus s1: broken",
+	} {
+		if err.Error() != want || !errors.Is(err, broken) {
+			t.Errorf("%v of %v, want %s", err, errors.Unwrap(err), want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +46,12 @@ type fake struct {
 
 func (f fake) ListPods(ctx context.Context) ([]*pleg.Pod, error) { return f.list(ctx) }
 
-func (f fake) ListPod(ctx context.Context, _ pleg.PodUID) (*pleg.Pod, error) { return f.one(ctx) }
+func (f fake) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	if uid == "" {
+		return nil, errors.New("which pod?")
+	}
+	return f.one(ctx)
+}
 
 func (f fake) PodStatus(ctx context.Context, _ *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 	return f.status(ctx)
@@ -82,7 +88,7 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 			var log kit.Log
 			r, err := border.New(fake{
 				list:   func(ctx context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{{UID: "a"}}, tc.do(ctx) },
-				one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "a"}, tc.do(ctx) },
+				one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "other"}, tc.do(ctx) },
 				status: func(ctx context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{}, tc.do(ctx) },
 			}, border.Options{ListTimeout: timeout, Logger: log.Logger()})
 			kit.Must(t, err)
@@ -185,6 +191,14 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 			[]*pleg.Pod{{UID: "b", Containers: c("c", "d")}, {UID: "a", Containers: c("c")}},
 			[]string{`podUID=a pod=/ containerID=c container=of-c reason="pod b has the id too; it is kept in both"`},
 		},
+		"id in three pods": {
+			[]*pleg.Pod{{UID: "b", Containers: c("c")}, {UID: "a", Containers: c("c")}, {UID: "z", Containers: c("c")}},
+			[]*pleg.Pod{{UID: "b", Containers: c("c")}, {UID: "a", Containers: c("c")}, {UID: "z", Containers: c("c")}},
+			[]string{
+				`podUID=a pod=/ containerID=c container=of-c reason="pod b has the id too; it is kept in both"`,
+				`podUID=z pod=/ containerID=c container=of-c reason="pod b has the id too; it is kept in both"`,
+			},
+		},
 		"one of each": {
 			[]*pleg.Pod{{UID: "a", Containers: c("", "c")}, nil, {Name: "web"}, {UID: "a"}, {UID: "\xff"}},
 			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "\xff"}},
@@ -274,14 +288,16 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		moves bool     // Options.KubeletEvents
 		lines int      // of the log about the move
 	}{
-		"it flaps once":               {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
-		"it stays in the other":       {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
-		"its pod goes":                {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
-		"its pod goes later":          {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
-		"it is in both":               {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false, 0},
-		"it is in both, after a move": {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e", false, 0},
-		"it may move":                 {[]string{"a: c d; b: e", "a: d; b: c e"}, "a: d; b: c e", true, 0},
-		"it is a sandbox":             {[]string{"a: d /c; b: e", "a: d; b: e /c"}, "a: d; b: e /c", false, 0},
+		"it flaps once":                {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
+		"it stays in the other":        {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
+		"its pod goes":                 {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
+		"its pod goes later":           {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
+		"it is in both":                {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false, 0},
+		"it is in both, after a move":  {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e", false, 0},
+		"it is in both, the other way": {[]string{"a: c d; b: e", "b: c e; a: c d"}, "b: c e; a: c d", false, 0},
+		"it stays, between others":     {[]string{"a: c d; b: e f", "a: d; b: e c f"}, "a: d c; b: e f", false, 1},
+		"it may move":                  {[]string{"a: c d; b: e", "a: d; b: c e"}, "a: d; b: c e", true, 0},
+		"it is a sandbox":              {[]string{"a: d /c; b: e", "a: d; b: e /c"}, "a: d; b: e /c", false, 0},
 	} {
 		var pods []*pleg.Pod
 		var log kit.Log
@@ -296,7 +312,7 @@ func TestContainerStaysInItsPod(t *testing.T) {
 				pod := &pleg.Pod{UID: pleg.PodUID(uid)}
 				for id := range strings.FieldsSeq(ids) {
 					id, sandbox := strings.CutPrefix(id, "/")
-					c := &pleg.Container{ID: pleg.ContainerID(id)}
+					c := &pleg.Container{ID: pleg.ContainerID(id), Name: "of-" + id}
 					if sandbox {
 						pod.Sandboxes = append(pod.Sandboxes, c)
 					} else {
@@ -322,7 +338,7 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		if got := strings.Join(words, "; "); got != tc.want {
 			t.Errorf("%s: the list is %q, want %q", name, got, tc.want)
 		}
-		log.RequireLines(t, tc.lines, `podUID=b pod=/ containerID=c container="" reason="it was in pod a before, and stays there"`)
+		log.RequireLines(t, tc.lines, `podUID=b pod=/ containerID=c container=of-c reason="it was in pod a before, and stays there"`)
 	}
 }
 
@@ -345,6 +361,9 @@ func TestManyMalformedItems(t *testing.T) {
 # TYPE pleg_malformed_pods_total counter
 pleg_malformed_pods_total 5000
 `)))
+	if _, err := border.New(fake{}, border.Options{Metrics: instrument.Registry{Registerer: reg}}); err == nil || !strings.HasPrefix(err.Error(), "register metric pleg_malformed_pods_total: ") {
+		t.Errorf("a second border with these metrics: %v", err)
+	}
 }
 
 // The stages read a list while the runtime makes the next one, perhaps in the same slice.
@@ -380,7 +399,13 @@ func TestTimesAreCut(t *testing.T) {
 		"seconds of a nano":    {time.Unix(1_700_000_000_000_000_000, 0), latest},
 		"the last moment":      {latest, latest},
 		"after it in a zone":   {latest.In(time.FixedZone("", 3600)), latest},
+		"the year 9999":        {latest.AddDate(-1, 0, 1), latest.AddDate(-1, 0, 1)},
+		"the last, in a zone":  {latest.In(time.FixedZone("", -3600)), latest},
+		"year 0 in a zone":     {time.Time{}.Add(1).In(time.FixedZone("", -3600)), time.Time{}.Add(1)},
 		"a zone of three days": {good.In(time.FixedZone("", 3*86400)), good},
+		"three days west":      {good.In(time.FixedZone("", -3*86400)), good},
+		"a zone of 18 hours":   {good.In(time.FixedZone("", 18*3600)), good},
+		"18 hours west":        {good.In(time.FixedZone("", -18*3600)), good},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "good", CreatedAt: good}, {ID: "c", CreatedAt: tc.at}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: tc.at}}}
@@ -409,7 +434,8 @@ func TestTimesAreCut(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if same := tc.at.Equal(tc.want) && name != "a zone of three days" && name != "after it in a zone"; same != (got == status && pods[0] == pod) {
+			moved := []string{"a zone of three days", "three days west", "after it in a zone", "year 0 in a zone"}
+			if same := tc.at.Equal(tc.want) && !slices.Contains(moved, name); same != (got == status && pods[0] == pod) {
 				t.Errorf("copied: %t, %t; want copies only of what is cut", got != status, pods[0] != pod)
 			}
 			if !pod.Containers[1].CreatedAt.Equal(tc.at) || !status.Containers[1].CreatedAt.Equal(tc.at) || !status.Sandboxes[0].CreatedAt.Equal(tc.at) {
@@ -417,6 +443,56 @@ func TestTimesAreCut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A time is cut also if all the others are good.
+func TestOneTimeIsCut(t *testing.T) {
+	late := time.Unix(1_700_000_000_000_000_000, 0)
+	for n, set := range []func(*pleg.ContainerStatus, *pleg.SandboxStatus){
+		func(c *pleg.ContainerStatus, _ *pleg.SandboxStatus) { c.CreatedAt = late },
+		func(c *pleg.ContainerStatus, _ *pleg.SandboxStatus) { c.StartedAt = late },
+		func(c *pleg.ContainerStatus, _ *pleg.SandboxStatus) { c.FinishedAt = late },
+		func(_ *pleg.ContainerStatus, s *pleg.SandboxStatus) { s.CreatedAt = late },
+	} {
+		c := pleg.ContainerStatus{ID: "c", CreatedAt: time.Unix(1, 0), StartedAt: time.Unix(2, 0), FinishedAt: time.Unix(3, 0)}
+		status := &pleg.PodStatus{Containers: []*pleg.ContainerStatus{new(c)}, Sandboxes: []*pleg.SandboxStatus{{ID: "s"}}}
+		set(status.Containers[0], status.Sandboxes[0])
+		pod := &pleg.Pod{
+			UID: "a", Containers: []*pleg.Container{{ID: "c", CreatedAt: status.Containers[0].CreatedAt}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: status.Sandboxes[0].CreatedAt}},
+		}
+		r := guard(t, fake{
+			list:   func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{pod}, nil },
+			status: func(context.Context) (*pleg.PodStatus, error) { return status, nil },
+		})
+		pods, err := r.ListPods(t.Context())
+		kit.Must(t, err)
+		got, err := r.PodStatus(t.Context(), pod, nil, timeout)
+		kit.Must(t, err)
+		for _, is := range []any{pods, got} {
+			if _, err := json.Marshal(is); err != nil {
+				t.Errorf("time %d: %v", n, err)
+			}
+		}
+		is := got.Containers[0]
+		for i, times := range [][2]time.Time{{is.CreatedAt, c.CreatedAt}, {is.StartedAt, c.StartedAt}, {is.FinishedAt, c.FinishedAt}} {
+			if times[0].Equal(times[1]) == (i == n) {
+				t.Errorf("time %d is cut: time %d is %v, was %v", n, i, times[0], times[1])
+			}
+		}
+	}
+}
+
+// An answer counts as long as somebody waits for it, also after the timeout.
+func TestLateAnswerCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) {
+			time.Sleep(timeout + grace/2)
+			return []*pleg.Pod{{UID: "a"}}, nil
+		}})
+		if pods, err := r.ListPods(t.Context()); err != nil || len(pods) != 1 {
+			t.Errorf("the list is %v, %v", words(pods), err)
+		}
+	})
 }
 
 // A malformed item is logged once, and again if it comes back after a list without one.
@@ -551,11 +627,15 @@ func TestReportThatFails(t *testing.T) {
 		"panics": func() { panic("test") },
 		"Goexit": runtime.Goexit,
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := guard(t, reporter{do: do})
+		kit.Bubble(t, name, func(t *testing.T) {
+			var log kit.Log
+			r, err := border.New(reporter{do: do}, border.Options{ListTimeout: timeout, Logger: log.Logger()})
+			kit.Must(t, err)
 			if got := r.Report(); got.Endpoint != "" || got.Degraded == nil || got.Degraded.Error() != "the runtime's Report panics" {
 				t.Errorf("report %+v, want an error alone", got)
 			}
+			synctest.Wait()
+			log.RequireLines(t, map[string]int{"panics": 1}[name], `level=ERROR msg="embedder's code panicked" method=Report podUID="" err="panic: test`)
 		})
 	}
 }
@@ -565,11 +645,14 @@ func TestReportThatFails(t *testing.T) {
 func TestReportThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, hangs := make(chan struct{}), false
-		r := guard(t, reporter{do: func() {
+		rt := reporter{do: func() {
 			if hangs {
 				<-release
 			}
-		}})
+		}}
+		var log kit.Log
+		r, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: log.Logger()})
+		kit.Must(t, err)
 		require := func(says string, within time.Duration) {
 			t.Helper()
 			began := time.Now()
@@ -597,10 +680,46 @@ func TestReportThatHangs(t *testing.T) {
 		if err := r.Abandoned(); err == nil || err.Error() != "calls of the runtime ignore their context and keep running: Report (1s)" {
 			t.Errorf("%v, want the call once", err)
 		}
+		log.RequireLines(t, 1, `level=WARN msg="runtime call ignores its context, abandoned" method=Report podUID="" age=`)
+		log.RequireLines(t, 1, "")
+		if first := guard(t, rt).Report(); !reflect.ValueOf(first).IsZero() {
+			t.Errorf("report %+v, want an empty one while the first hangs", first)
+		}
 		close(release)
 		synctest.Wait()
 		require("", 0)
 		kit.Must(t, r.Abandoned())
+	})
+}
+
+// Events that came before an answer are applied before it, also if the process has no other CPU.
+func TestEventsComeBeforeTheAnswer(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var applied atomic.Bool
+	event := func() { go func() { go func() { applied.Store(true) }() }() }
+	r := guard(t, fake{
+		list: func(context.Context) ([]*pleg.Pod, error) { event(); return nil, nil },
+		one:  func(context.Context) (*pleg.Pod, error) { event(); return &pleg.Pod{UID: "a"}, nil },
+	})
+	_, err := r.ListPods(t.Context())
+	if kit.Must(t, err); !applied.Swap(false) {
+		t.Error("the list comes first")
+	}
+	_, err = r.PodLister().ListPod(t.Context(), "a")
+	if kit.Must(t, err); !applied.Load() {
+		t.Error("the list of a pod comes first")
+	}
+}
+
+// A Report that returns while somebody waits for it is whole, however long it took.
+func TestReportThatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := guard(t, reporter{do: func() { time.Sleep(grace + 20*time.Millisecond) }})
+		r.Report()
+		time.Sleep(grace - 50*time.Millisecond)
+		if got := r.Report(); got.Endpoint == "" || got.Degraded != nil {
+			t.Errorf("report %+v, want a whole one", got)
+		}
 	})
 }
 
@@ -621,17 +740,23 @@ func TestProbeHasItsOwnTimeout(t *testing.T) {
 		"answer":    {func(context.Context) error { return nil }, 0, ""},
 		"error":     {func(context.Context) error { return errBroken }, 0, "broken"},
 		"no answer": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 3 * time.Second, "no answer within 3s"},
+		"no return": {func(context.Context) error { time.Sleep(time.Minute); return nil }, 3*time.Second + grace, "no answer within 3s"},
 		"its cause": {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, 3 * time.Second, "no answer within 3s"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			start := time.Now()
-			err := guard(t, probing{probe: tc.probe}).Prober().Probe(t.Context())
+			r := guard(t, probing{probe: tc.probe})
+			err := r.Prober().Probe(t.Context())
 			if took := time.Since(start); took != tc.took {
 				t.Errorf("it took %v, want %v", took, tc.took)
 			}
 			if (err != nil) != (tc.want != "") || err != nil && strings.Count(err.Error(), tc.want) != 1 {
 				t.Errorf("error %v, want %q once", err, tc.want)
 			}
+			if err := r.Abandoned(); name == "no return" && fmt.Sprint(err) != "calls of the runtime ignore their context and keep running: Probe (4s)" {
+				t.Errorf("Abandoned = %v", err)
+			}
+			time.Sleep(time.Minute) // until the call has returned
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package border
 
 import (
+	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,4 +45,47 @@ func TestLateWithALimit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A call that has just returned is not counted as abandoned.
+func TestReturnedCallIsNotAbandoned(t *testing.T) {
+	c := calls{log: slog.New(slog.DiscardHandler), inFlight: make(map[subject]*inFlight)}
+	of := subject{"PodStatus", "a"}
+	call, _ := c.begin(of)
+	c.end(of, call)
+	if c.abandon(of, call); c.abandoned != 0 {
+		t.Errorf("%d calls are abandoned", c.abandoned)
+	}
+}
+
+// The names of three abandoned calls are enough.
+func TestNamesOfAbandonedCalls(t *testing.T) {
+	for n, want := range []string{"<nil>", "M0 (0s)", "M0 (0s), M1 (0s)", "M0 (0s), M1 (0s), M2 (0s)", "M0 (0s), M1 (0s), M2 (0s), 1 more"} {
+		r := Runtime{calls: calls{inFlight: map[subject]*inFlight{{method: "returns soon"}: {}}}}
+		for i := range n {
+			r.calls.inFlight[subject{method: fmt.Sprint("M", i)}] = &inFlight{began: time.Now(), abandoned: true}
+		}
+		if n > 0 {
+			want = "calls of the runtime ignore their context and keep running: " + want
+		}
+		if err := r.Abandoned(); fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A call that returns as the wait ends has returned.
+func TestReturnsAtTheEnd(t *testing.T) {
+	for range 50 { // select chooses at random
+		returns := make(chan int, 1)
+		both := func(time.Duration) <-chan time.Time {
+			returns <- 7
+			ended := make(chan time.Time)
+			close(ended)
+			return ended
+		}
+		if got, returned, _ := await(returns, 0, both); got != 7 || !returned {
+			t.Fatalf("got %d, returned: %t", got, returned)
+		}
+	}
 }

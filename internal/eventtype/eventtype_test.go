@@ -46,11 +46,11 @@ func TestDescriptions(t *testing.T) {
 	}
 	var severities []string
 	for _, code := range []*int32{nil, new(int32(0)), new(int32(1)), new(int32(-1))} {
-		for _, typ := range []pleg.EventType{pleg.ContainerDied, pleg.ContainerCorrected} {
+		for _, typ := range []pleg.EventType{pleg.ContainerDied, pleg.ContainerCorrected, pleg.ContainerStarted} {
 			severities = append(severities, eventtype.SeverityOf(&pleg.Event{Type: typ, ExitCode: code}).String())
 		}
 	}
-	if got := strings.Join(severities, " "); got != "notice notice notice notice bad notice bad notice" {
-		t.Errorf("the severities of ends and corrections are %s", got)
+	if got := strings.Join(severities, " "); got != "notice notice good notice notice good bad notice good bad notice good" {
+		t.Errorf("the severities of ends, corrections and starts are %s", got)
 	}
 }

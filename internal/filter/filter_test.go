@@ -40,11 +40,11 @@ func TestSelectors(t *testing.T) {
 	pod := map[string]string{"app": "web", "example.com/tier": "a", "n": "7", "large": "5000000000", "below": "-3", "empty": ""}
 	for text, want := range map[string]bool{
 		"app": true, "!app": false, "! no": true, "no": false, "empty": true,
-		"app=web": true, "app == web": true, "app=db": false, "no=": false, "empty=": true, "empty=,app": true,
-		"app!=web": false, "app!=db": true, "no!=a": true,
-		"app in (db, web)": true, "app in(db)": false, "empty in ()": true, "empty in (a,,b)": true, "no in (a)": false,
+		"app=web": true, "app == web": true, "app=db": false, "app==db": false, "no=": false, "empty=": true, "empty=web": false, "empty=,app": true,
+		"app!=web": false, "app!=db": true, "no!=a": true, "no!=": true,
+		"app in (db, web)": true, "app in (\tweb\r\n)": true, "app in(db)": false, "empty in ()": true, "empty in (a,,b)": true, "no in (a)": false,
 		"example.com/tier notin (b)": true, "example.com/tier notin (a,b)": false, "no notin (a)": true,
-		"n>6": true, "n > 7": false, "n<8": true, "app>1": false, "no<1": false, "n>7": false, "n<7": false, "large>4999999999": true, "below<0": true, "below>0": false,
+		"n>6": true, "n > 7": false, "n<8": true, "n<6": false, "app>1": false, "no<1": false, "n>7": false, "n<7": false, "large>4999999999": true, "below<0": true, "below>0": false,
 		"app=web,n>6,!no": true, "app=web,no": false, "in": false, "in in (in)": false, "!" + longest: true, "app!=" + value: true,
 	} {
 		f, err := filter.New(pleg.Filter{Selector: text})
@@ -53,7 +53,7 @@ func TestSelectors(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"app,", ",app", "app=web db", "app===web", "app=!web", "!app=web", "!!app", "app in web", "app in (web", "appin(web)",
+		"app,", ",app", "app=web db", "app===web", "app=!web", "!app=web", "!app=", "!app in ()", "!!app", "app in web", "app in (web", "appin(web)",
 		"app in (web db)", "n>a", "n>-1", "-app", "a/b/c", "/app", "Example.com/app", "app=-", "app=a/b", "d" + longest, longest + "k", strings.Repeat("a", 64),
 		"app=v" + value, "a\x00b", "ä",
 	} {

@@ -127,6 +127,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 			status := filled[*pleg.PodStatus](t, unset)
 			status.Containers[0].State = state
 			requireKept(t, status, wire.FromStatus, wire.ToStatus)
+			if name := wire.FromStatus(status).GetContainers()[0].GetState().String(); name != "STATE_"+strings.ToUpper(state.String()) {
+				t.Errorf("the state %s is sent as %s", state, name)
+			}
 		}
 		requireKept(t, filled[lookup.Container](t, unset), wire.FromContainer, wire.ToContainer)
 		now := filled[pleg.Status](t, unset)
@@ -180,6 +183,12 @@ func TestAbsentValues(t *testing.T) {
 	}
 	if got := wire.ToStatus(&plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 99}}}); got.Containers[0].State != pleg.StateUnknown {
 		t.Errorf("state 99 became %v, want %v", got.Containers[0].State, pleg.StateUnknown)
+	}
+	if none, empty := wire.ToEvent(nil), wire.ToEvent(new(plegv1.Event)); !reflect.DeepEqual(none, empty) {
+		t.Errorf("no event became %+v, want %+v", none, empty)
+	}
+	if m := wire.FromPipelineStatus(pleg.Status{}); !proto.Equal(m, &plegv1.PipelineStatus{Relist: new(plegv1.RelistStatus)}) {
+		t.Errorf("an empty status is sent as %v", m)
 	}
 }
 
@@ -305,6 +314,9 @@ func TestYearsThatJSONCannotHave(t *testing.T) {
 		if got := wire.ToTime(&timestamppb.Timestamp{Seconds: test.seconds}); got.IsZero() == test.is {
 			t.Errorf("%d s became %v, %d s east", test.seconds, got, test.east)
 		}
+	}
+	if got := wire.ToTime(&timestamppb.Timestamp{Seconds: 5, Nanos: 1e9}); !got.IsZero() {
+		t.Errorf("a second within a second became %v", got)
 	}
 }
 
