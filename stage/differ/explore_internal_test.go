@@ -17,7 +17,7 @@ import (
 
 var runs = flag.Int("differ.runs", 2_000, "number of ways that TestExplore takes")
 
-var large = flag.Bool("differ.large", false, "more may happen in the worlds of TestSmallWorlds")
+var large = flag.Bool("differ.large", false, "two more inputs may happen in the worlds of TestSmallWorlds")
 
 // smallWorlds are short lives of a pod with two containers and a sandbox, with the possible inputs. The first
 // contains everything: two lists of all pods and a list of this pod, two CRI events, an inspection that fails,
@@ -68,15 +68,35 @@ func TestSmallWorlds(t *testing.T) {
 	for name, tc := range smallWorlds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			budgets := []budget{tc.left}
 			if *large {
-				tc.left = budget{2, 2, 2, 2, 1}
+				budgets = tc.left.twoMore()
 			}
-			e := explorer{seed: maphash.MakeSeed(), seen: make(map[uint64][]budget), peaceful: make(map[uint64]struct{})}
-			if e.explore(newWorld(tc.history, tc.left)); e.failure != "" {
-				t.Errorf("%d states, then %s", e.states, e.failure)
+			for _, left := range budgets {
+				e := explorer{seed: maphash.MakeSeed(), seen: make(map[uint64][]budget), peaceful: make(map[uint64]struct{})}
+				if e.explore(newWorld(tc.history, left)); e.failure != "" {
+					t.Errorf("%+v: %d states, then %s", left, e.states, e.failure)
+				}
+				if *large {
+					t.Logf("%+v: %d states", left, e.states)
+				}
 			}
 		})
 	}
+}
+
+// twoMore returns the budgets with two more inputs, of each two kinds.
+func (b budget) twoMore() (all []budget) {
+	for first := range 5 {
+		for second := first; second < 5; second++ {
+			more := b
+			for _, kind := range []int{first, second} {
+				*[]*int8{&more.all, &more.one, &more.events, &more.troubles, &more.requests}[kind]++
+			}
+			all = append(all, more)
+		}
+	}
+	return all
 }
 
 // TestExplore takes random ways through a long life: for a moment the runtime does not know the state of a
