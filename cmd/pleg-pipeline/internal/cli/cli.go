@@ -138,7 +138,7 @@ func Execute(ctx context.Context, p Process) int {
 			text = strings.Replace(text, invalid.Unwrap().Error(), "want "+want, 1)
 		}
 	}
-	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 && !strings.Contains(text, "sudo") {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		text += "; root may be needed: try sudo"
 	}
 	fmt.Fprintf(p.Err, "%s: %s\n", Name, notice(text))

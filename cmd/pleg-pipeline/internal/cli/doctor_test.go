@@ -179,6 +179,15 @@ func TestDoctorFindsNoRuntime(t *testing.T) {
 	of := func(h *hostile.Daemon) func(*testing.T) func(context.Context, string) (net.Conn, error) {
 		return func(t *testing.T) func(context.Context, string) (net.Conn, error) { return serveHostile(t, "", h) }
 	}
+	ends := func(t *testing.T) func(context.Context, string) (net.Conn, error) { // before it is asked a third time
+		asks, dialed := serveHostile(t, "no bytes", nil), 0
+		return func(ctx context.Context, socket string) (net.Conn, error) {
+			if dialed++; dialed > 2 {
+				return nil, syscall.ECONNREFUSED
+			}
+			return asks(ctx, socket)
+		}
+	}
 	refuses := &hostile.Daemon{OnStatus: answer[plegv1.GetStatusResponse](nil, status.Error(codes.Unavailable, "not now"))}
 	var all strings.Builder
 	for _, test := range []struct {
@@ -195,6 +204,7 @@ func TestDoctorFindsNoRuntime(t *testing.T) {
 		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor", 3},
 		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor -o json", 3},
 		{"a daemon that refuses", of(refuses), "doctor", 3},
+		{"a daemon that ends", ends, "doctor", 3},
 		{"a daemon without a runtime", of(&hostile.Daemon{}), "doctor", 0},
 	} {
 		kit.Bubble(t, test.name+", "+test.args, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,12 @@ import (
 const asProgram = "PLEG_PIPELINE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		os.Exit(cli.Main())
+	if as := os.Getenv(asProgram); as != "" {
+		code := cli.Main()
+		if as == "GOGC" {
+			fmt.Println(debug.SetGCPercent(-1))
+		}
+		os.Exit(code)
 	}
 	time.Local = time.UTC
 	flag.Parse()
