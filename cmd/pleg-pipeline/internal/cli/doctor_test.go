@@ -180,9 +180,10 @@ func TestDoctorFindsNoRuntime(t *testing.T) {
 		return func(t *testing.T) func(context.Context, string) (net.Conn, error) { return serveHostile(t, "", h) }
 	}
 	ends := func(t *testing.T) func(context.Context, string) (net.Conn, error) { // before it is asked a third time
-		asks, dialed := serveHostile(t, "no bytes", nil), 0
+		var dialed atomic.Int32
+		asks := serveHostile(t, "no bytes", nil)
 		return func(ctx context.Context, socket string) (net.Conn, error) {
-			if dialed++; dialed > 2 {
+			if dialed.Add(1) > 2 {
 				return nil, syscall.ECONNREFUSED
 			}
 			return asks(ctx, socket)

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -184,7 +186,7 @@ func TestViewsOfACluster(t *testing.T) {
 	var all strings.Builder
 	for _, args := range []string{
 		"pods", "pods --node n1 --node n2 -o name", "pods -n shop -o name", "pods -n bank -o json", "pods --nats-stream copy -o name", "pods --node n9",
-		"doctor", "doctor -o json", "doctor --node n1", "doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2",
+		"doctor", "doctor -o json", "doctor --node n1", "doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "doctor --timeout 1ns",
 		"events --replay --follow=false", "events --replay --follow=false --node n3 -o json", "events --replay --follow=false -n none", "events --node n9", "events --since 1h --follow=false --node n3",
 	} {
 		address := unlimited
@@ -219,4 +221,16 @@ func TestViewsOfACluster(t *testing.T) {
 	if code != cli.ExitOK || stdout != "" || stderr != "" {
 		t.Errorf("after the last event: exit code %d, %q, %q", code, stdout, stderr)
 	}
+}
+
+// A server that cannot be reached is named once.
+func TestClusterWithoutAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, io.Discard, "events", "--fleet", "nats://127.0.0.1:1", "--cluster", "c")
+		time.Sleep(time.Minute)
+		s.stopAndWait(t)
+		if want := "pleg-pipeline: waiting for the server: not connected to nats://127.0.0.1:1: no server answers\n"; s.stderr.String() != want {
+			t.Errorf("stderr %q, want %q", s.stderr, want)
+		}
+	})
 }
