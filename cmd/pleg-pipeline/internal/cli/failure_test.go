@@ -22,6 +22,7 @@ var failures = []struct{ args, want string }{
 	{"run -r DIR", "it is a directory, not a socket"},
 	{"run -r DIR", "the address is from --runtime-endpoint; name another one with --runtime-endpoint"},
 	{"run -r tcp://127.0.0.1:80", "(from --runtime-endpoint)"},
+	{"run --wait-for-runtime -r tcp://127.0.0.1:80", "(from --runtime-endpoint)"},
 	{"run --simulate --listen BUSY", "--listen: "},
 	{"run --simulate --health-listen BUSY", "--health-listen: "},
 	{"run --simulate --listen 0 --web-config /nonexistent/web.yaml", "--web-config: "},

@@ -324,6 +324,9 @@ func TestRunWaitsForTheRuntime(t *testing.T) {
 				t.Errorf("GET /readyz with a runtime = %d %q, want %d", code, body, http.StatusOK)
 			}
 			s.stopAndWait(t)
+			if text := s.stderr.String(); strings.Count(text, "; waiting for it\n") != 1 {
+				t.Errorf("stderr %q, want one notice that it waits", text)
+			}
 			simulated.stopAndWait(t)
 		})
 	}
