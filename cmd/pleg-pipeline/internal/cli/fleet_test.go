@@ -25,7 +25,7 @@ type storedMessage struct {
 }
 
 // serveCluster serves the streams of a cluster to readers, and returns the address of the server. It refuses the first
-// readers. It knows no other options of a consumer than its filters; tests/real/fleet has real servers.
+// readers, and those of all messages of the stream "broken". It knows no other options of a consumer than its filters; tests/real/fleet has real servers.
 func serveCluster(t *testing.T, streams map[string][]storedMessage, limit int, refused int32) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,6 +104,9 @@ func (c *clusterReader) answer(call []string, inbox, request string) {
 		c.filters[call[3]] = strings.Join(append(r.Config.Filters, r.Config.Filter), " ")
 		filters, _ := json.Marshal(r.Config.Filters)
 		answer = fmt.Sprintf(`{"name":%q,"config":{"filter_subjects":%s},"num_pending":%d}`, call[3], filters, len(c.wanted(call[2], call[3])))
+		if call[2] == "broken" && r.Config.Filter == ">" {
+			answer = `{"error":{"code":500,"description":"it is broken"}}`
+		}
 	case "CONSUMER.MSG":
 		stream, consumer := call[3], call[4]
 		wanted := c.wanted(stream, consumer)
@@ -181,27 +184,28 @@ func TestViewsOfACluster(t *testing.T) {
 			agentOf("n3", fine, time.Hour), agentOf("n4", fine, 2*time.Hour),
 		},
 	}
-	streams["copy"] = streams["pleg-v2-c"][:5]
-	unlimited, full := serveCluster(t, streams, 0, 0), serveCluster(t, streams, 1000, 0)
+	streams["copy"], streams["broken"] = streams["pleg-v2-c"][:5], streams["pleg-v2-c"]
+	of := map[string]string{
+		"ALL": serveCluster(t, streams, 0, 0), "FULL": serveCluster(t, streams, 1000, 0),
+		"EMPTY": serveCluster(t, map[string][]storedMessage{"pleg-v2-c": nil, "KV_pleg-agents": nil}, 0, 0), "NONE": serveCluster(t, nil, 0, 0),
+	}
 	var all strings.Builder
 	for _, args := range []string{
-		"pods", "pods --node n1 --node n2 -o name", "pods -n shop -o name", "pods -n bank -o json", "pods --nats-stream copy -o name", "pods --node n9",
-		"doctor", "doctor -o json", "doctor --node n1", "doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "doctor --timeout 1ns",
-		"events --replay --follow=false", "events --replay --follow=false --node n3 -o json", "events --replay --follow=false -n none", "events --node n9", "events --since 1h --follow=false --node n3",
+		"ALL pods", "ALL pods --node n1 --node n2 -o name", "ALL pods -n shop -o name", "ALL pods -n bank -o json", "ALL pods --nats-stream copy -o name", "ALL pods --nats-stream broken", "ALL pods --node n9",
+		"ALL doctor", "ALL doctor -o json", "ALL doctor --node n1", "ALL doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "ALL doctor --timeout 1ns",
+		"ALL events --replay --follow=false", "ALL events --replay --follow=false --node n3 -o json", "ALL events --replay --follow=false -n none",
+		"ALL events --replay --follow=false --node n9", "ALL events --node n9", "ALL events --since 1h --follow=false --node n3",
+		"EMPTY pods", "EMPTY doctor", "EMPTY events --replay --follow=false", "NONE pods",
 	} {
-		address := unlimited
-		args, ok := strings.CutPrefix(args, "FULL ")
-		if ok {
-			address = full
-		}
-		code, stdout, stderr := run(t, append(strings.Fields(args), "--fleet", "nats://"+address, "--cluster", "c")...)
+		place, line, _ := strings.Cut(args, " ")
+		code, stdout, stderr := run(t, append(strings.Fields(line), "--fleet", "nats://"+of[place], "--cluster", "c")...)
 		fmt.Fprintf(&all, "$ %s\nexit code %d\n%s%s\n", args, code, stdout, stderr)
 	}
 	text := regexp.MustCompile(`"20\d\d-[^"]*"`).ReplaceAllString(all.String(), `"DATE"`)
 	text = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}`).ReplaceAllString(text, "HH:MM:SS.mmm")
 	kit.Golden(t, "testdata/cluster.golden", regexp.MustCompile(`since \d\d:\d\d`).ReplaceAllString(text, "since HH:MM"))
 
-	term, end := onTerminal(t, cli.Process{}, "top", "--fleet", "nats://"+unlimited, "--cluster", "c")
+	term, end := onTerminal(t, cli.Process{}, "top", "--fleet", "nats://"+of["ALL"], "--cluster", "c")
 	matching(t, term, regexp.MustCompile(`PROBLEM: 3 of 4 nodes; n2: shop/web-0 hangs since \d\d:\d\d \(30m\)`))
 	showing(t, term, "nodes 4  silent 2 (n3, n4)  pods 4")
 	end()
@@ -217,7 +221,7 @@ func TestViewsOfACluster(t *testing.T) {
 		"pleg-pipeline: context canceled: to continue, use --since " + synced.At + "\n"; s.stderr.String() != want {
 		t.Errorf("stderr %q, want %q", s.stderr, want)
 	}
-	code, stdout, stderr := run(t, "events", "--since", synced.At, "--follow=false", "-o", "json", "--fleet", "nats://"+unlimited, "--cluster", "c")
+	code, stdout, stderr := run(t, "events", "--since", synced.At, "--follow=false", "-o", "json", "--fleet", "nats://"+of["ALL"], "--cluster", "c")
 	if code != cli.ExitOK || stdout != "" || stderr != "" {
 		t.Errorf("after the last event: exit code %d, %q, %q", code, stdout, stderr)
 	}

@@ -78,6 +78,8 @@ var usageErrors = []struct{ args, want string }{
 	{"fleet forgot", `unknown command "forgot" for "pleg-pipeline fleet"`},
 	{"fleet", "fleet needs one of create, forget"},
 	{"events --node n", "--node needs --fleet"},
+	{"events --cluster c", "--cluster needs --fleet"},
+	{"events --nats-stream s", "--nats-stream needs --fleet"},
 	{"events --fleet nats://h --cluster c --connect /s", "--fleet cannot be combined with --connect"},
 	{"events --fleet nats://h --cluster c -r /r", "--fleet cannot be combined with --runtime-endpoint"},
 	{"events --fleet nats://h --cluster c --since 12", `--since: "12" is not a position of a fleet`},
