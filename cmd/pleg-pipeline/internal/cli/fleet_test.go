@@ -25,7 +25,8 @@ type storedMessage struct {
 }
 
 // serveCluster serves the streams of a cluster to readers, and returns the address of the server. It refuses the first
-// readers, and those of all messages of the stream "broken". It knows no other options of a consumer than its filters; tests/real/fleet has real servers.
+// readers, and all who want every message of the stream "broken". It knows no options of a consumer but its filters;
+// tests/real/fleet has real servers.
 func serveCluster(t *testing.T, streams map[string][]storedMessage, limit int, refused int32) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,7 +192,7 @@ func TestViewsOfACluster(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, args := range []string{
-		"ALL pods", "ALL pods --node n1 --node n2 -o name", "ALL pods -n shop -o name", "ALL pods -n bank -o json", "ALL pods --nats-stream copy -o name", "ALL pods --nats-stream broken", "ALL pods --node n9",
+		"ALL pods", "ALL pods --node n1 --node n2 -o name", "ALL pods -n shop -o name", "ALL pods -n bank -o json", "ALL pods --nats-stream copy -o name", "ALL pods --nats-stream broken", "ALL pods --node n1 -o name", "ALL pods --node n9",
 		"ALL doctor", "ALL doctor -o json", "ALL doctor --node n1", "ALL doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "ALL doctor --timeout 1ns",
 		"ALL events --replay --follow=false", "ALL events --replay --follow=false --node n3 -o json", "ALL events --replay --follow=false -n none",
 		"ALL events --replay --follow=false --node n9", "ALL events --node n9", "ALL events --since 1h --follow=false --node n3",
