@@ -185,8 +185,13 @@ func simulated(t *testing.T, pods int, flags ...string) string {
 // returns when the daemon knows all its pods.
 func startDaemon(t *testing.T, socket string) *runningCommand {
 	t.Helper()
-	s := start(t, newTranscript(), "run", "--simulate=2", "--churn-rate", "0", "--quiet", "--socket", socket, "-v", "warn")
-	t.Cleanup(func() { s.stopAndWait(t) })
+	out := newTranscript()
+	s := start(t, out, "run", "--simulate=2", "--churn-rate", "0", "--quiet", "--socket", socket, "-v", "warn")
+	t.Cleanup(func() {
+		if s.stopAndWait(t); out.String() != "" {
+			t.Errorf("a quiet daemon printed %q", out)
+		}
+	})
 	s.stderr.await(t, "connected to")
 	waitForPods(t, socket, 2)
 	return s

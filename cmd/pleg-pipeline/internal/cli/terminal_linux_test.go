@@ -116,7 +116,11 @@ func TestFullDiskIsReported(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	kit.Must(t, err)
 	defer full.Close()
-	for _, args := range []string{"run --simulate=1", "run --print-config", "pods -r " + simulated(t, 0), "pods --no-headers -r " + simulated(t, 1), "doctor -r /none/s", "doctor -r /none/s --npd"} {
+	none, one := simulated(t, 0), simulated(t, 1)
+	for _, args := range []string{
+		"run -r " + none, "run --no-headers -r " + one, "run --print-config", "events -r " + none, "events --no-headers --replay -r " + one,
+		"pods -r " + none, "pods --no-headers -r " + one, "doctor -r /none/s", "doctor -r /none/s --npd",
+	} {
 		s := start(t, full, strings.Fields(args)...)
 		s.ends(t, cli.ExitFailure)
 		if want := "write output: "; !strings.Contains(s.stderr.String(), want) {
