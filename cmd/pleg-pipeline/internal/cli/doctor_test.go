@@ -65,7 +65,7 @@ func TestDoctor(t *testing.T) {
 		{"doctor -r /nonexistent/s -o json", "0.00", 3, `"cause": "runtime stopped"`},
 		{plugin + of, "0.00", 0, `^OK: .*\n$`},
 		{plugin + " -r /nonexistent/s", "0.00", 1, `^PROBLEM: the runtime is stopped: .*\n$`},
-		{"doctor --npd --config /nonexistent/c.yaml", "0.00", 2, `^could not examine the node: .*\n$`},
+		{"doctor --npd --config /nonexistent/c.yaml", "0.00", 2, `^could not examine the node: read configuration: open /nonexistent/c\.yaml: no such file or directory\n$`},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()

@@ -37,6 +37,7 @@ var failures = []struct{ args, want string }{
 	{"pods --fleet nats://BUSY --cluster c --nats-context /none/context --creds /none/creds", "--nats-context: open /none/context: "},
 	{"run --simulate=1 --quiet --nats nats://BUSY --cluster c --creds /none/creds", "--nats: connect to NATS: "},
 	{"top -r /s", "top needs a terminal"},
+	{"doctor --calls 1s -r /nonexistent/s", "the socket does not exist"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
 	{"record -r /s FILE", "it exists; name a new file"},
 	{"record -r /s /nonexistent/r", "no such file or directory"},

@@ -109,6 +109,7 @@ var usageErrors = []struct{ args, want string }{
 	{"get pods", "Did you mean this?\n  pods"},
 	{"pods -l a=b=c", `--selector: "a=b=c" is not a label selector`},
 	{"pods --connect /s --config /c", "--connect cannot be combined with --config"},
+	{"doctor --connect /s -r /r", "--connect cannot be combined with --runtime-endpoint"},
 	{"doctor --npd -o json", "--npd cannot be combined with --output"},
 	{"doctor --calls -1s", "--calls must be longer than 0"},
 	{"doctor --calls 1s --npd", "--calls cannot be combined with --npd"},
