@@ -225,6 +225,7 @@ func TestHelp(t *testing.T) {
 		{"doctor --help", "testdata/doctor.golden"},
 		{"simulate --help", "testdata/simulate.golden"},
 		{"record --help", "testdata/record.golden"},
+		{"version --help", "testdata/version.golden"},
 	} {
 		code, stdout, stderr := run(t, strings.Fields(test.args)...)
 		if code != cli.ExitOK || stderr != "" {
