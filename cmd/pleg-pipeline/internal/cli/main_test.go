@@ -245,7 +245,7 @@ func TestRunServesSocket(t *testing.T) {
 	said := regexp.MustCompile(`^pleg-pipeline: the runtime is simulated: 2 pods, 0 changes/s, seed 1
 pleg-pipeline: serving pods and events on ` + socket + `; to see them: pleg-pipeline events --connect ` + socket + `
 pleg-pipeline: connected to simruntime 0\.1\.0 at unix:///\S+/cri\.sock
-(time=.*\n)*pleg-pipeline: context canceled after [0-9.]+m?s: \d+ relists, 8 events, 0 missed by subscribers\n$`)
+(time=.*\n)*pleg-pipeline: context canceled after (\d00ms|\d+(\.\d)?s): \d+ relists, 8 events, 0 missed by subscribers\n$`)
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}

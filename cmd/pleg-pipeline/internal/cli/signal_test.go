@@ -140,6 +140,19 @@ func TestGOGC(t *testing.T) {
 	}
 }
 
+// The program reads its own environment.
+func TestEnvironment(t *testing.T) {
+	for variable, want := range map[string]string{
+		"PLEG_PIPELINE_A=1": "environment variable PLEG_PIPELINE_A: no flag has this name", "PLEG_PIPELINE_INSPECTORS=0": "--inspectors must be at least 1, got 0",
+	} {
+		p := newProcess(t, "run", "--print-config")
+		p.cmd.Env = append(p.cmd.Env, variable)
+		if _ = p.cmd.Run(); p.cmd.ProcessState.ExitCode() != 2 || !strings.HasPrefix(p.stderr.String(), "pleg-pipeline: "+want) {
+			t.Errorf("%s: exit code %d, stderr %q, want %q", variable, p.cmd.ProcessState.ExitCode(), p.stderr, want)
+		}
+	}
+}
+
 // TestSignalSentTwiceIsOne sends signals as "timeout 10 pleg-pipeline run" does.
 func TestSignalSentTwiceIsOne(t *testing.T) {
 	for range 20 {
