@@ -60,6 +60,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running.*\n(.*\n)*Pressure    processes waited for disk 61 %, CPU 34 %, memory 5 % of the last 10 s\n`},
 		{"doctor --calls 10ms" + of, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
+		{"doctor --calls 3s" + of, "0.00", cli.ExitOK, `\| ListPodSandbox \| 1 \| [2-9] \|`}, // again after a second
 		{"doctor --calls 10ms -o json" + of, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
 		{"doctor --calls 10ms" + failing, "0.00", cli.ExitOK, `\| PodSandboxStatus \| 1 \| 1 \|.*\| 1 \|\n(.*\n)*\| ContainerStatus \| 1 \| 2 \|.*\| 2 \|`},
 		{"doctor -r /nonexistent/s -o json", "0.00", 3, `"cause": "runtime stopped"`},

@@ -47,6 +47,15 @@ func TestLogIsLimited(t *testing.T) {
 		if !strings.HasSuffix(out.String(), " suppressed=9\n") {
 			t.Errorf("the next line is %q, want the lines suppressed since the last", &out)
 		}
+		for range 21 {
+			log.Error("one too many")
+		}
+		time.Sleep(time.Second)
+		out.Reset()
+		log.WithGroup("pod").Error("one too many", "name", "web-0")
+		if !strings.HasSuffix(out.String(), " stage=test pod.name=web-0 pod.suppressed=1\n") {
+			t.Errorf("the next line is %q, want the one suppressed line", &out)
+		}
 	})
 }
 
