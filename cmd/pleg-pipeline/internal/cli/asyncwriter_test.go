@@ -85,30 +85,34 @@ func TestRunCountsDroppedLines(t *testing.T) {
 
 // Lines that wait are bounded. The next line says how many were dropped.
 func TestUnreadLinesAreBounded(t *testing.T) {
-	const bound, flood = 1024, 5000
-	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		var text bytes.Buffer
-		stderr, end := cli.NewAsyncWriter(gated{&text, gate}, func(w io.Writer, dropped int64) { fmt.Fprintf(w, "%d dropped\n", dropped) })
-		line := []byte("blocked\n")
+	for _, dropped := range []int{1, 4000} {
+		synctest.Test(t, func(t *testing.T) { requireBound(t, 1024, dropped) })
+	}
+}
+
+func requireBound(t *testing.T, bound, dropped int) {
+	t.Helper()
+	gate := make(chan struct{})
+	var text bytes.Buffer
+	stderr, end := cli.NewAsyncWriter(gated{&text, gate}, func(w io.Writer, dropped int64) { fmt.Fprintf(w, "%d dropped\n", dropped) })
+	line := []byte("blocked\n")
+	_, _ = stderr.Write(line)
+	synctest.Wait()
+	for n := range bound + dropped { // as slog does, each line is in the same buffer
+		line = fmt.Appendf(line[:0], "line %d\n", n)
 		_, _ = stderr.Write(line)
-		synctest.Wait()
-		for n := range flood { // as slog does, each line is in the same buffer
-			line = fmt.Appendf(line[:0], "line %d\n", n)
-			_, _ = stderr.Write(line)
-		}
-		close(gate)
-		synctest.Wait()
-		fmt.Fprintln(stderr, "last")
-		end()
-		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-		if len(lines) != 1+bound+2 || lines[1] != "line 0" || lines[bound] != fmt.Sprint("line ", bound-1) {
-			t.Fatalf("%d lines, the first %q, want %d in their order", len(lines), lines[:2], 1+bound+2)
-		}
-		if got, want := lines[bound+1:], fmt.Sprintf("[%d dropped last]", flood-bound); fmt.Sprint(got) != want {
-			t.Errorf("the last lines are %v, want %v", got, want)
-		}
-	})
+	}
+	close(gate)
+	synctest.Wait()
+	fmt.Fprintln(stderr, "last")
+	end()
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(lines) != 1+bound+2 || lines[1] != "line 0" || lines[bound] != fmt.Sprint("line ", bound-1) {
+		t.Fatalf("%d lines, the first %q, want %d in their order", len(lines), lines[:2], 1+bound+2)
+	}
+	if got, want := lines[bound+1:], fmt.Sprintf("[%d dropped last]", dropped); fmt.Sprint(got) != want {
+		t.Errorf("the last lines are %v, want %v", got, want)
+	}
 }
 
 // The end of the daemon waits for a second for a reader that sleeps.

@@ -138,7 +138,7 @@ func Execute(ctx context.Context, p Process) int {
 			text = strings.Replace(text, invalid.Unwrap().Error(), "want "+want, 1)
 		}
 	}
-	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 && !strings.Contains(text, "sudo") {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		text += "; root may be needed: try sudo"
 	}
 	fmt.Fprintf(p.Err, "%s: %s\n", Name, notice(text))
@@ -152,7 +152,7 @@ func Execute(ctx context.Context, p Process) int {
 // wanted describes the values of each type of flag, in place of an error of Go's parser.
 var wanted = map[string]string{
 	"bool": "true or false", "duration": "a time with its unit, such as 10s", "float64": "a number",
-	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative",
+	"int": "a whole number", "uint64": "a whole number that is not negative",
 }
 
 // failure marks an error of a command whose arguments were correct. Every other

@@ -65,7 +65,7 @@ func TestDoctor(t *testing.T) {
 		{"doctor -r /nonexistent/s -o json", "0.00", 3, `"cause": "runtime stopped"`},
 		{plugin + of, "0.00", 0, `^OK: .*\n$`},
 		{plugin + " -r /nonexistent/s", "0.00", 1, `^PROBLEM: the runtime is stopped: .*\n$`},
-		{"doctor --npd --config /nonexistent/c.yaml", "0.00", 2, `^could not examine the node: .*\n$`},
+		{"doctor --npd --config /nonexistent/c.yaml", "0.00", 2, `^could not examine the node: read configuration: open /nonexistent/c\.yaml: no such file or directory\n$`},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()
@@ -83,6 +83,26 @@ func TestDoctor(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A measurement goes on for the time of --calls. If it is interrupted, it prints what it has measured.
+func TestMeasurementIsInterrupted(t *testing.T) {
+	t.Parallel()
+	node, out := simruntime.New(simruntime.Options{}), newTranscript()
+	node.Populate(simruntime.Population{Pods: 1, Containers: 1})
+	listener, path := kit.Socket(t)
+	kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, listener) })
+	s := start(t, out, "doctor", "--calls", "1h", "-r", path)
+	kitprocess.Eventually(t, "a second round", func(context.Context) error {
+		if n := node.Stats().RPCs["ListPodSandbox"].Calls; n < 2 {
+			return fmt.Errorf("%d lists", n)
+		}
+		return nil
+	})
+	s.stopAndWait(t)
+	if !strings.Contains(out.String(), "\n| ListPodSandbox | 1 | ") {
+		t.Errorf("stdout %q, want a table", out)
 	}
 }
 
@@ -179,6 +199,16 @@ func TestDoctorFindsNoRuntime(t *testing.T) {
 	of := func(h *hostile.Daemon) func(*testing.T) func(context.Context, string) (net.Conn, error) {
 		return func(t *testing.T) func(context.Context, string) (net.Conn, error) { return serveHostile(t, "", h) }
 	}
+	ends := func(t *testing.T) func(context.Context, string) (net.Conn, error) { // before it is asked a third time
+		var dialed atomic.Int32
+		asks := serveHostile(t, "no bytes", nil)
+		return func(ctx context.Context, socket string) (net.Conn, error) {
+			if dialed.Add(1) > 2 {
+				return nil, syscall.ECONNREFUSED
+			}
+			return asks(ctx, socket)
+		}
+	}
 	refuses := &hostile.Daemon{OnStatus: answer[plegv1.GetStatusResponse](nil, status.Error(codes.Unavailable, "not now"))}
 	var all strings.Builder
 	for _, test := range []struct {
@@ -195,6 +225,7 @@ func TestDoctorFindsNoRuntime(t *testing.T) {
 		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor", 3},
 		{"an ended daemon", fails(syscall.ECONNREFUSED), "doctor -o json", 3},
 		{"a daemon that refuses", of(refuses), "doctor", 3},
+		{"a daemon that ends", ends, "doctor", 3},
 		{"a daemon without a runtime", of(&hostile.Daemon{}), "doctor", 0},
 	} {
 		kit.Bubble(t, test.name+", "+test.args, func(t *testing.T) {

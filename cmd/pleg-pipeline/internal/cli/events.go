@@ -223,7 +223,7 @@ func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) 
 	}
 	for ev, err := range from.Events(ctx, pleg.SubscribeOptions{Name: c.options.Name, Since: time.Unix(1, 0)}, nil) {
 		if err == nil && ev.ObservedAt.After(c.options.Since) { // a mark has no time
-			out.say(ctx, "the daemon has events since %s, and what it found then", ev.ObservedAt.Local().Format(time.DateTime))
+			out.say(ctx, "the daemon has events since %s, and what it found then", ev.ObservedAt.Format(time.DateTime))
 		}
 		return
 	}

@@ -93,6 +93,15 @@ func TestEventsSaysWhatIsMissing(t *testing.T) {
 			s.stopAndWait(t)
 		}
 	}
+	p := newProcess(t, "events", "--connect", socket, "--since", "1h", "--follow=false")
+	p.cmd.Env = append(p.cmd.Env, "TZ=Asia/Kathmandu")
+	if zone, err := time.LoadLocation("Asia/Kathmandu"); err == nil {
+		kit.Must(t, p.cmd.Run())
+		text := strings.TrimPrefix(p.stderr.String(), "pleg-pipeline: the daemon has events since ")
+		if at, err := time.ParseInLocation(time.DateTime, text[:min(len(text), len(time.DateTime))], zone); err != nil || time.Since(at) > 10*time.Minute {
+			t.Errorf("stderr %q, want the time in the zone of the user", p.stderr)
+		}
+	}
 	out := newTranscript()
 	s := start(t, out, "events", "--connect", socket, "--since", "0s", "--replay", "-A")
 	out.await(t, "Synced")

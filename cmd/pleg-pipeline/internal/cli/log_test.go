@@ -47,20 +47,29 @@ func TestLogIsLimited(t *testing.T) {
 		if !strings.HasSuffix(out.String(), " suppressed=9\n") {
 			t.Errorf("the next line is %q, want the lines suppressed since the last", &out)
 		}
+		for range 21 {
+			log.Error("one too many")
+		}
+		time.Sleep(time.Second)
+		out.Reset()
+		log.WithGroup("pod").Error("one too many", "name", "web-0")
+		if !strings.HasSuffix(out.String(), " stage=test pod.name=web-0 pod.suppressed=1\n") {
+			t.Errorf("the next line is %q, want the one suppressed line", &out)
+		}
 	})
 }
 
 // A line is written from the level of the flag on, a notice at each level, in the format of the lines.
 func TestLevelsAndFormats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const text, object = "time=2000-01-01T00:00:00.000Z level=%s msg=said n=7\n", `{"time":"2000-01-01T00:00:00Z","level":"%s","msg":"said","n":7}` + "\n"
+		const text, object = "time=2000-01-01T00:00:00.000Z level=%s msg=said n=7 pod=\"\\u202eweb\"\n", `{"time":"2000-01-01T00:00:00Z","level":"%s","msg":"said","n":7,"pod":"\u202eweb"}` + "\n"
 		levels := []string{"debug", "info", "warn", "error"}
 		for n, level := range levels {
 			for format, line := range map[string]string{"text": text, "json": object} {
 				var out, want strings.Builder
 				log, say := cli.NewConsole(&out, level, format)
 				for _, of := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
-					log.Log(t.Context(), of, "said", "n", 7)
+					log.Log(t.Context(), of, "said", "n", 7, "pod", "\u202eweb") // turns the text round
 				}
 				say(t.Context(), "%d \x1b pods", 2)
 				for _, of := range levels[n:] {

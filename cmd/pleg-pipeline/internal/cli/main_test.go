@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,12 @@ import (
 const asProgram = "PLEG_PIPELINE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		os.Exit(cli.Main())
+	if as := os.Getenv(asProgram); as != "" {
+		code := cli.Main()
+		if as == "GOGC" {
+			fmt.Println(debug.SetGCPercent(-1))
+		}
+		os.Exit(code)
 	}
 	time.Local = time.UTC
 	flag.Parse()
@@ -191,8 +196,13 @@ func simulated(t *testing.T, pods int, flags ...string) string {
 // returns when the daemon knows all its pods.
 func startDaemon(t *testing.T, socket string) *runningCommand {
 	t.Helper()
-	s := start(t, newTranscript(), "run", "--simulate=2", "--churn-rate", "0", "--quiet", "--socket", socket, "-v", "warn")
-	t.Cleanup(func() { s.stopAndWait(t) })
+	out := newTranscript()
+	s := start(t, out, "run", "--simulate=2", "--churn-rate", "0", "--quiet", "--socket", socket, "-v", "warn")
+	t.Cleanup(func() {
+		if s.stopAndWait(t); out.String() != "" {
+			t.Errorf("a quiet daemon printed %q", out)
+		}
+	})
 	s.stderr.await(t, "connected to")
 	waitForPods(t, socket, 2)
 	return s
@@ -242,7 +252,7 @@ func TestRunServesSocket(t *testing.T) {
 	said := regexp.MustCompile(`^pleg-pipeline: the runtime is simulated: 2 pods, 0 changes/s, seed 1
 pleg-pipeline: serving pods and events on ` + socket + `; to see them: pleg-pipeline events --connect ` + socket + `
 pleg-pipeline: connected to simruntime 0\.1\.0 at unix:///\S+/cri\.sock
-(time=.*\n)*pleg-pipeline: context canceled after [0-9.]+m?s: \d+ relists, 8 events, 0 missed by subscribers\n$`)
+(time=.*\n)*pleg-pipeline: context canceled after (\d00ms|\d+(\.\d)?s): \d+ relists, 8 events, 0 missed by subscribers\n$`)
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}

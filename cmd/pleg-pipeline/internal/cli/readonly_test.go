@@ -162,6 +162,9 @@ func TestClientsCauseNoCalls(t *testing.T) {
 		}
 	}
 	s.stopAndWait(t)
+	if text := s.stderr.String(); strings.Count(text, "connected to simruntime 0.1.0 at "+endpoint+"\n") != 1 || strings.Count(text, "connected to") != 1 || strings.Contains(text, "waiting") {
+		t.Errorf("stderr %q, want that it is connected, once", text)
+	}
 }
 
 var (

@@ -71,8 +71,9 @@ func TestRunPrintsText(t *testing.T) {
 		if strings.HasPrefix(out.String(), "TIME ") != headers || strings.Contains(out.String(), "NAMESPACE") != headers || strings.Contains(out.String(), "\x1b") {
 			t.Errorf("output = %q, want a header: %v, and no colours", out, headers)
 		}
-		if got := strings.Count(out.String(), string(pleg.ContainerStarted)); got != 3 {
-			t.Errorf("%d ContainerStarted of a pod of two containers, want 3:\n%s", got, out)
+		lines := map[bool]int{false: 3, true: 4}[headers]
+		if got := strings.Count(out.String(), string(pleg.ContainerStarted)); got != 3 || strings.Count(out.String(), "\n") != lines {
+			t.Errorf("%d ContainerStarted of a pod of two containers, want 3 and nothing else:\n%s", got, out)
 		}
 	}
 }
@@ -339,6 +340,9 @@ func TestRunWaitsForTheRuntime(t *testing.T) {
 				t.Errorf("GET /readyz with a runtime = %d %q, want %d", code, body, http.StatusOK)
 			}
 			s.stopAndWait(t)
+			if text := s.stderr.String(); strings.Count(text, "; waiting for it\n") != 1 {
+				t.Errorf("stderr %q, want one notice that it waits", text)
+			}
 			simulated.stopAndWait(t)
 		})
 	}

@@ -109,18 +109,47 @@ func TestSudo(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "denied.yaml")
 	kit.Must(t, os.WriteFile(path, nil, 0))
-	p := newProcess(t, "run", "--config-file", path)
-	p.cmd.Path, p.cmd.Dir = "/proc/self/exe", "/" // another user does not find the binary of the test
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	_ = p.cmd.Run()
-	want := "pleg-pipeline: --config-file: open " + path + ": permission denied; root may be needed: try sudo\nRun 'pleg-pipeline run --help' for usage.\n"
-	if code := p.cmd.ProcessState.ExitCode(); code != 2 || p.stderr.String() != want {
-		t.Errorf("exit code %d, stderr %q, want %q", code, p.stderr, want)
+	const advice = "Run 'pleg-pipeline run --help' for usage.\n"
+	for args, want := range map[string]string{
+		"--config-file " + path: "pleg-pipeline: --config-file: open " + path + ": permission denied; root may be needed: try sudo\n" + advice,
+		"--inspectors 0":        "pleg-pipeline: --inspectors must be at least 1, got 0\n" + advice,
+	} {
+		p := newProcess(t, append([]string{"run"}, strings.Fields(args)...)...)
+		p.cmd.Path, p.cmd.Dir = "/proc/self/exe", "/" // another user does not find the binary of the test
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		_ = p.cmd.Run()
+		if code := p.cmd.ProcessState.ExitCode(); code != 2 || p.stderr.String() != want {
+			t.Errorf("exit code %d, stderr %q, want %q", code, p.stderr, want)
+		}
 	}
-	p = newProcess(t, "record", "-r", "replay:testdata/short.jsonl", "/sys/r")
+	p := newProcess(t, "record", "-r", "replay:testdata/short.jsonl", "/sys/r")
 	_ = p.cmd.Run()
 	if text := p.stderr.String(); !strings.Contains(text, "record: open /sys/r: ") || strings.Contains(text, "sudo") {
 		t.Errorf("as root: stderr %q", text)
+	}
+}
+
+// GOGC overrides the program's own value.
+func TestGOGC(t *testing.T) {
+	for given, want := range map[string]string{"": "\n50\n", "70": "\n70\n"} {
+		p := newProcess(t, "version")
+		p.cmd.Env = append(p.cmd.Env, "GOGC="+given, asProgram+"=GOGC")
+		if text, err := p.cmd.Output(); err != nil || !strings.HasSuffix(string(text), want) {
+			t.Errorf("GOGC=%s: %v, %q, want %q at the end", given, err, text, want)
+		}
+	}
+}
+
+// The program reads its own environment.
+func TestEnvironment(t *testing.T) {
+	for variable, want := range map[string]string{
+		"PLEG_PIPELINE_A=1": "environment variable PLEG_PIPELINE_A: no flag has this name", "PLEG_PIPELINE_INSPECTORS=0": "--inspectors must be at least 1, got 0",
+	} {
+		p := newProcess(t, "run", "--print-config")
+		p.cmd.Env = append(p.cmd.Env, variable)
+		if _ = p.cmd.Run(); p.cmd.ProcessState.ExitCode() != 2 || !strings.HasPrefix(p.stderr.String(), "pleg-pipeline: "+want) {
+			t.Errorf("%s: exit code %d, stderr %q, want %q", variable, p.cmd.ProcessState.ExitCode(), p.stderr, want)
+		}
 	}
 }
 

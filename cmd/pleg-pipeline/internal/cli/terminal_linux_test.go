@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -51,8 +52,9 @@ func TestColors(t *testing.T) {
 			columns            uint16
 			until, color, fits string
 		}{
-			"pods --connect " + socket: {200, "ready", "\x1b[32m", "NAMESPACE  POD "},
-			"doctor -r /none/socket":   {60, "Runtime", "\x1b[31m", ": the runtime is stopped: /none/socket: the socket\r\n  does not exist\r\n  Do: "},
+			"pods --connect " + socket:                           {200, "ready", "\x1b[32m", "NAMESPACE  POD "},
+			"events --replay --follow=false --connect " + socket: {60, "replayed", "\x1b[32m", " POD                   CONTAINER\r\n"},
+			"doctor -r /none/socket":                             {60, "Runtime", "\x1b[31m", ": the runtime is stopped: /none/socket: the socket\r\n  does not exist\r\n  Do: "},
 		} {
 			user, terminal := openTerminal(t, shown.columns)
 			p := with(map[string]string{name: value})
@@ -69,6 +71,20 @@ func TestColors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The events of a daemon are colored and fit the terminal, too.
+func TestDaemonOnATerminal(t *testing.T) {
+	t.Parallel()
+	user, terminal := openTerminal(t, 60)
+	s := startIn(t, with(map[string]string{"TERM": "xterm"}), terminal, "run", "--simulate=1", "--churn-rate", "0")
+	lines := bufio.NewReader(user)
+	header, _ := lines.ReadString('\n')
+	first, err := lines.ReadString('\n')
+	if kit.Must(t, err); header != "TIME      EVENT             POD                   CONTAINER\r\n" || !strings.Contains(first, "\x1b[32mContainerStarted\x1b[0m  ") {
+		t.Errorf("%q, %q", header, first)
+	}
+	s.stopAndWait(t)
 }
 
 // openTerminal returns a terminal with a number of columns, and the text that its user sees.
@@ -100,7 +116,11 @@ func TestFullDiskIsReported(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	kit.Must(t, err)
 	defer full.Close()
-	for _, args := range []string{"run --simulate=1", "run --print-config", "pods -r " + simulated(t, 0), "pods --no-headers -r " + simulated(t, 1), "doctor -r /none/s", "doctor -r /none/s --npd"} {
+	none, one := simulated(t, 0), simulated(t, 1)
+	for _, args := range []string{
+		"run -r " + none, "run --no-headers -r " + one, "run --print-config", "events -r " + none, "events --no-headers --replay -r " + one,
+		"pods -r " + none, "pods --no-headers -r " + one, "doctor -r /none/s", "doctor -r /none/s --npd",
+	} {
 		s := start(t, full, strings.Fields(args)...)
 		s.ends(t, cli.ExitFailure)
 		if want := "write output: "; !strings.Contains(s.stderr.String(), want) {

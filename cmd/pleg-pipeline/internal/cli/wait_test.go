@@ -155,6 +155,12 @@ func TestWhatCommandsSay(t *testing.T) {
 	watch := func(events ...*plegv1.Event) func() *hostile.Daemon {
 		return func() *hostile.Daemon { return &hostile.Daemon{OnWatch: hostile.Events(events...)} }
 	}
+	lists := func(list func(hostile.ListStream) error) func() *hostile.Daemon {
+		return func() *hostile.Daemon {
+			return &hostile.Daemon{OnWatch: hostile.Events(synced, started(2, "a", 0), started(3, "b", 0)), OnList: list}
+		}
+	}
+	b := &plegv1.Pod{Uid: "u-b", CurrentAsOf: timestamppb.New(began), Status: &plegv1.PodStatus{Uid: "u-b", Namespace: "shop", Name: "b"}}
 	breaks := func(second ...*plegv1.Event) func() *hostile.Daemon {
 		return func() *hostile.Daemon {
 			watched := 0
@@ -261,6 +267,10 @@ func TestWhatCommandsSay(t *testing.T) {
 			}), 502 * time.Millisecond, 0, "shop/web-0\n", "PROBLEM: shop/web-0 hangs since 23:59 (60s)\n", "",
 		},
 		{"events -o name --follow=false --pod b", watch(synced), 0, 0, "", "", ""},
+		{"events -o name --pod b", lists(sendPods(b)), time.Second, -1, "shop/b\n", "", "e:3"},
+		{"events -o name --pod u-b", lists(sendPods(b)), time.Second, -1, "shop/b\n", "", "e:3"},
+		{"events -o name --pod c", lists(sendPods(b)), time.Second, -1, "", "no pod has the name c; waiting for one\n", "e:3"},
+		{"events -o name --pod d", lists(func(hostile.ListStream) error { return status.Error(codes.Internal, "broken") }), time.Second, -1, "", "", "e:3"},
 		{"pods -o name b c", watch(synced), 0, 1, "", "no pod has the name b, c\n", ""},
 	} {
 		kit.Bubble(t, test.args, func(t *testing.T) {

@@ -155,6 +155,26 @@ func TestSummaryOfADaemon(t *testing.T) {
 	})
 }
 
+// What was published before the end is printed, if the reader continues within a second.
+func TestLastEventsOfADaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, runtime := simruntime.New(simruntime.Options{Seed: 1}), bufconn.Listen(64<<10)
+		node.Populate(simruntime.Population{Pods: 4, Containers: 1})
+		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
+		gate, out := make(chan struct{}), newTranscript()
+		p := cli.Process{Args: []string{"-o", "json"}, Out: gated{out, gate}, Err: io.Discard, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
+		stop := kit.Run(t, func(ctx context.Context) error {
+			return cli.Serve(ctx, p, nil, nil, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
+		})
+		time.Sleep(5 * time.Second)
+		time.AfterFunc(time.Second/2, func() { close(gate) })
+		kit.Must(t, stop())
+		if all := decode(t, out.String()); len(all) != 8 {
+			t.Errorf("%d events, want 8:\n%s", len(all), out)
+		}
+	})
+}
+
 // An update of the runtime is shown within a minute.
 func TestUpdateOfTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -181,15 +181,16 @@ func TestSearchIsInterrupted(t *testing.T) {
 // A socket that this process may not open comes after a runtime that does not work.
 func TestClosedSocketIsTheLast(t *testing.T) {
 	_, closed := kit.Socket(t)
+	_, second := kit.Socket(t)
 	fails := serving(t, failing(codes.Unavailable, "server is not initialized yet"))
-	for path, mode := range map[string]os.FileMode{closed: 0, strings.TrimPrefix(fails, "unix://"): 0o777} {
+	for path, mode := range map[string]os.FileMode{closed: 0, second: 0, strings.TrimPrefix(fails, "unix://"): 0o777} {
 		kit.Must(t, errors.Join(os.Chmod(path, mode), os.Chmod(filepath.Dir(path), 0o755), os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755)))
 	}
 	if os.Geteuid() == 0 { // to whom every socket is open
 		kit.Must(t, syscall.Seteuid(65534))
 		t.Cleanup(func() { kit.Must(t, syscall.Seteuid(0)) })
 	}
-	for want, wellKnown := range map[string][]string{fails: {"unix://" + closed, fails}, "unix://" + closed: {"unix:///nonexistent/s", "unix://" + closed}} {
+	for want, wellKnown := range map[string][]string{fails: {"unix://" + closed, fails}, "unix://" + closed: {"unix:///nonexistent/s", "unix://" + closed, "unix://" + second}} {
 		r := endpoint.Resolver{Getenv: func(string) string { return "" }, DefaultConfig: "/nonexistent/c", WellKnown: wellKnown}
 		if got, err := r.Resolve(t.Context()); err != nil || got.Address != want {
 			t.Errorf("Resolve() of %v = %v, %v, want %s", wellKnown, got, err, want)
