@@ -53,6 +53,7 @@ func TestWatches(t *testing.T) {
 		"a shim":             {"containerd-shim", "/bin/containerd-shim-runc-v2 -namespace k8s.io -id s1 -address /run/s", "s1", true},
 		"another runtime's":  {"containerd-shim", "/bin/containerd-shim-runsc-v1 -id s1", "s1", false},
 		"one that begins":    {"containerd-shim", "/bin/containerd-shim-runc-v2 -id s1 start", "", false},
+		"without a flag":     {"containerd-shim", "/bin/containerd-shim-runc-v2 -namespace k8s.io", "", false},
 		"a conmon":           {"conmon", "/bin/conmon -b /x -c c1", "c1", true},
 		"that of an exec":    {"conmon", "/bin/conmon -b /x -c c1 -e", "", false},
 		"that of a terminal": {"conmon", "/bin/conmon -b /x -c c1 --exec-attach", "", false},

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
@@ -97,6 +98,14 @@ func TestTroubles(t *testing.T) {
 		r.Sandboxes = append(r.Sandboxes, &runtimeapi.PodSandbox{Id: "s9", Metadata: meta, Labels: labels, RuntimeHandler: "run?"})
 		return r
 	}
+	newer := container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}})
+	newer.After = func(answer any) any { // with fields that this program does not know
+		if list, is := answer.(*runtimeapi.ListContainersResponse); is {
+			fields := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), []byte("new"))
+			list.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(fields, 1, protowire.VarintType), 7))
+		}
+		return answer
+	}
 	onlyUID := map[string]string{"io.kubernetes.pod.uid": "u9"}
 	const notRead = " has text that is not UTF-8, so that a kubelet cannot read the list"
 	for name, test := range map[string]struct {
@@ -123,6 +132,7 @@ func TestTroubles(t *testing.T) {
 		"no id":       {container(&runtimeapi.Container{Metadata: &runtimeapi.ContainerMetadata{Name: "x"}}), "runtime fails problem: the list of containers has malformed items: container x (no id) of shop/web-0 has no id"},
 		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
 		"not UTF-8":   {container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}}), "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
+		"and newer":   {newer, "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			requireTrouble(t, withoutSockets, connect(t, test.runtime), podcache.New(), test.want)
