@@ -156,6 +156,15 @@ func TestMeasureCallsFails(t *testing.T) {
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, refuses), time.Second, time.Second); err == nil || err.Error() != "check runtime at unix:///in-memory: it answers with an error: rpc error: code = Internal desc = injected fault" {
 			t.Errorf("a runtime without a version: %v", err)
 		}
+		if _, err := doctor.MeasureCalls(t.Context(), options("tcp://host:1"), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "tcp://host:1") {
+			t.Errorf("an address that is no socket: %v", err)
+		}
+		slow := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: time.Minute}}})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(io.ErrUnexpectedEOF) })
+		if load, err := doctor.MeasureCalls(ctx, serve(t, slow), time.Hour, time.Hour); err != io.ErrUnexpectedEOF { //nolint:errorlint // the cause itself
+			t.Errorf("interrupted in the first list: %+v, %v", load, err)
+		}
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simruntime.New(simruntime.Options{})), time.Second, time.Second); err == nil || err.Error() != "the runtime has no pods: there is nothing to measure" {
 			t.Errorf("without pods: %v", err)
 		}

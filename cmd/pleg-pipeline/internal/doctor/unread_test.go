@@ -24,22 +24,30 @@ func TestClientDoesNotRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		daemon int  // its PID, if it does not answer
 		both   bool // another client does not read
+		full   bool // a disk is full, too
 		want   string
 		causes []verdict.Cause
 	}{
-		"an agent": {0, false, "PROBLEM: agent does not read from the runtime for at least ", []verdict.Cause{verdict.ClientNotReading}},
+		"an agent": {0, false, false, "PROBLEM: agent does not read from the runtime for at least ", []verdict.Cause{verdict.ClientNotReading}},
 		"the daemon": {
-			7, false, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
+			7, false, false, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
 			[]verdict.Cause{verdict.DaemonSilent},
 		},
-		"the daemon and another": {7, true, "PROBLEM: agent and 1 more client do not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
-		"another":                {9, false, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+		"and its disk is full": {
+			7, false, true, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
+			[]verdict.Cause{verdict.DaemonSilent, verdict.Disk},
+		},
+		"the daemon and another": {7, true, false, "PROBLEM: agent and 1 more client do not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+		"another":                {9, false, false, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt := simruntime.New(simruntime.Options{})
 			addPod(rt, "web-0", "nginx")
 			o := serve(t, rt)
 			o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+			if test.full {
+				o.Host.Usage = func(string) (float64, float64, error) { return 97, 10, nil }
+			}
 			o.Host.Sockets = func() ([]host.Socket, error) {
 				agent := host.Socket{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}
 				if other := agent; test.both {

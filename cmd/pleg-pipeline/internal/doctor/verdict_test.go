@@ -189,7 +189,7 @@ func TestDenied(t *testing.T) {
 	if f := doctor.Judge(nil, verdict.Finding{Cause: verdict.RuntimeStopped}).Denied(); f != nil {
 		t.Errorf("a runtime that is stopped: %+v", f)
 	}
-	if r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true}), denied); r.Denied() != nil || !r.Healthy() {
+	if r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true, Relist: pleg.RelistStatus{Success: time.Now()}}), denied); r.Denied() != nil || !r.Healthy() || r.Verdict != "WARNING: the runtime cannot be asked" {
 		t.Errorf("a daemon knows more: %s", r.Verdict)
 	}
 }
