@@ -93,7 +93,7 @@ func TestHealthyIsThatOfThePipeline(t *testing.T) {
 // A list is two calls of the runtime, and an inspection one for each container: both may take longer than the
 // timeout of a call, and not longer than their own.
 func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
-	const call = kubelet.DefaultRuntimeRequestTimeout
+	const call = 2 * time.Minute // of the kubelet
 	runFixture(t, func(r *fakeRuntime) {
 		r.set("1", "c1=running")
 		r.slowLists(5*call/2 - time.Second)
@@ -113,6 +113,25 @@ func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Sixteen pods are inspected at the same time.
+func TestInspectors(t *testing.T) {
+	runFixture(t, nil, func(f *fixture) {
+		for i := range 17 {
+			uid := types.UID(fmt.Sprint(i))
+			f.runtime.set(uid, fmt.Sprintf("c%d=running", i))
+			f.runtime.slow(uid, 200*time.Millisecond)
+		}
+		f.wait(800 * time.Millisecond)
+		if got := f.events(); len(got) != 16 {
+			t.Errorf("%d pods are inspected after the time of one, want 16", len(got))
+		}
+		f.wait(200 * time.Millisecond)
+		if got := f.events(); len(got) != 1 {
+			t.Errorf("%d pods are inspected afterwards, want the last", len(got))
+		}
+	})
 }
 
 // announcing is a runtime service with an event stream.
