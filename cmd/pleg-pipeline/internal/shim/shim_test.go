@@ -41,7 +41,8 @@ type node struct {
 	followed *following
 	// steady means that a file may stay open, and is read again, as in a true /proc.
 	steady bool
-	refuse int // is a process that cannot be followed
+	// refuse is a process that cannot be followed, reused one whose number is that of another process by then.
+	refuse, reused int
 }
 
 // Open returns a file without the method that reads it again: that would read the old content.
@@ -117,6 +118,9 @@ func (f *following) runs(pid int) bool {
 func (f *following) Follow(pid int) error {
 	if !f.runs(pid) || pid == f.refuse {
 		return fs.ErrNotExist
+	}
+	if pid == f.reused {
+		f.set(map[int][]string{pid: {"x", "S", "x", "0::/other", ""}})
 	}
 	f.pids[pid] = true
 	return nil
@@ -339,6 +343,7 @@ func TestTimes(t *testing.T) {
 		{"minutes late", alone("11"), map[int][]string{10: shimIn("S"), 12: inC2}, map[int][]string{12: nil}, [2]int{70, 125}},
 		{"an exec's end while another is sought", alone("11"), map[int][]string{11: nil, 10: alone("13")[10], 13: inC1("S")}, map[int][]string{13: nil}, [2]int{8, 15}},
 		{"an exec of an older thread", map[int][]string{10: alone("15|11 12")[10], 11: inC1("S"), 12: inC2, 15: inC1("S")}, map[int][]string{15: nil}, map[int][]string{11: nil}, usual},
+		{"without a shim", map[int][]string{11: append(inC1("S"), "orphan")}, map[int][]string{12: append(slices.Clone(inC2), "orphan")}, map[int][]string{11: nil}, usual},
 		{"its conmon starts late", map[int][]string{11: inC1("S")}, crio, map[int][]string{11: nil}, usual},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
@@ -636,6 +641,21 @@ func TestShimEndsWhenFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReusedNumber uses a process that ends before it is followed, and whose number is used again: that process is
+// not followed.
+func TestReusedNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, w := many(1, false)
+		n.reused = 5000
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if len(n.followed.pids) != 1 || !n.followed.pids[1000] {
+			t.Errorf("%v are followed, want the shim alone", n.followed.pids)
+		}
+	})
 }
 
 // TestSandboxEndsFirst uses a pod whose sandbox has ended while its containers, which take their time to stop, still
