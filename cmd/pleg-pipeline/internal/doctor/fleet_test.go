@@ -87,7 +87,7 @@ func TestTableOfNodesFits(t *testing.T) {
 	if ranked.Verdict != "PROBLEM: 1 of 1 nodes" { // the finding of an older agent says only its cause
 		t.Errorf("the verdict is %q", ranked.Verdict)
 	}
-	for width, want := range map[int]string{60: "shop/pppppp…ppppppppppp\n", 30: "shop/p…ppppp\n", 0: " " + found.Pod + "\n"} {
+	for width, want := range map[int]string{60: "shop/ppppppp…ppppppppppp\n", 30: "shop/p…ppppp\n", 0: " " + found.Pod + "\n"} {
 		var text strings.Builder
 		if err := ranked.Print(&text, doctor.TextOptions{Width: width}); err != nil || !strings.HasSuffix(text.String(), want) || !strings.Contains(text.String(), "\nn?1 ") {
 			t.Errorf("in a width of %d: %v\n%s\nwant %q", width, err, &text, want)
