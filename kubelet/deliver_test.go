@@ -43,7 +43,7 @@ func TestFullChannel(t *testing.T) {
 			if len(got) != tc.pods*tc.containers || missed < tc.missed || tc.missed == 0 && missed > 0 {
 				t.Errorf("%d different events of %d, %d discarded, want at least %d", len(got), tc.pods*tc.containers, missed, tc.missed)
 			}
-			if lines := f.log.containing("Event channel was not read"); len(lines) != tc.lines {
+			if lines := f.log.containing(`"Event channel was not read, discarding events"`); len(lines) != tc.lines {
 				t.Errorf("logged %q, want %d lines", lines, tc.lines)
 			} else if len(lines) > 0 && !strings.Contains(lines[0], fmt.Sprintf(`"events"=%d "recovery"="the present state of all pods"`, missed)) {
 				t.Errorf("logged %q, want %d events and the recovery", lines, missed)
@@ -58,7 +58,7 @@ func TestExitCodesAreLogged(t *testing.T) {
 		f.relist()
 		f.runtime.set("1", "/s1=exited") // it is removed, which is not its end
 		f.relist()
-		got := f.log.containing(`Generic (PLEG): container finished`)
+		got := f.log.containing(`"Generic (PLEG): container finished"`)
 		if len(got) != 1 || !strings.Contains(got[0], `"podID"="1" "containerID"="c1" "exitCode"=3`) {
 			t.Errorf("logged %q, want one line with the pod, c1 and its exit code", got)
 		}

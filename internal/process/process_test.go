@@ -36,15 +36,18 @@ func TestRead(t *testing.T) {
 			t.Errorf("process %d waits: %t", pid, got)
 		}
 	}
-	if p, _ := process.Read(proc, 0); p != nil {
-		t.Errorf("process 0: %+v", p)
+	if p, parent := process.Read(proc, 0); p != nil || parent != 0 {
+		t.Errorf("process 0: %+v of %d", p, parent)
 	}
-	if p, _ := process.Read(fstest.MapFS{}, 1); p != nil {
-		t.Errorf("without /proc: %+v", p)
+	if p, parent := process.Read(fstest.MapFS{}, 1); p != nil || parent != 0 {
+		t.Errorf("without /proc: %+v of %d", p, parent)
 	}
 }
 
 func TestWatches(t *testing.T) {
+	if id, runc := process.Watches(fstest.MapFS{}, nil); id != "" || runc {
+		t.Errorf("a process that is not known watches %q, runc %t", id, runc)
+	}
 	for name, test := range map[string]struct {
 		of, line string
 		want     pleg.ContainerID

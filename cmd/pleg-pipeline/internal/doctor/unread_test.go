@@ -38,6 +38,7 @@ func TestClientDoesNotRead(t *testing.T) {
 			[]verdict.Cause{verdict.DaemonSilent, verdict.Disk},
 		},
 		"the daemon and another": {7, true, false, "PROBLEM: agent and 1 more client do not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+		"an unknown client":      {7, false, false, "WARNING: the daemon at /run/d does not answer", []verdict.Cause{verdict.DaemonSilent, verdict.ClientNotReading}},
 		"another":                {9, false, false, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -45,6 +46,9 @@ func TestClientDoesNotRead(t *testing.T) {
 			addPod(rt, "web-0", "nginx")
 			o := serve(t, rt)
 			o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+			if name == "an unknown client" {
+				o.Host.Proc = fstest.MapFS{"self/stat": {}}
+			}
 			if test.full {
 				o.Host.Usage = func(string) (float64, float64, error) { return 97, 10, nil }
 			}
@@ -69,8 +73,12 @@ func TestClientDoesNotRead(t *testing.T) {
 					t.Errorf("finding %+v, want %s", r.Findings[i], cause)
 				}
 			}
-			if f := r.Findings[0]; !strings.HasPrefix(f.Advice, "continue it (kill -CONT 7)") || !strings.Contains(f.Evidence, "900 bytes are unread") {
-				t.Errorf("advice %q, evidence %q", f.Advice, f.Evidence)
+			advice, evidence := r.Findings[0].Advice, r.Findings[0].Evidence
+			if name == "an unknown client" {
+				evidence = r.Findings[1].Evidence
+			}
+			if !strings.HasPrefix(advice, "continue it (kill -CONT 7)") || !strings.Contains(evidence, "900 bytes are unread") {
+				t.Errorf("advice %q, evidence %q", advice, evidence)
 			}
 		})
 	}

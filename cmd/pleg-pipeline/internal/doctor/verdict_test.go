@@ -327,4 +327,14 @@ Pressure    processes waited for disk 11 %, CPU 12 %, memory 13 % of the last 10
 	if text.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &text, want)
 	}
+	for _, missing := range []**float64{&r.Node.IOPressure, &r.Node.CPUPressure, &r.Node.MemoryPressure, &r.Node.UsedPercent} {
+		known := *missing
+		*missing = nil
+		text.Reset()
+		kit.Must(t, r.Print(&text, doctor.TextOptions{}))
+		if lines := strings.Count(text.String(), "\n"); lines != strings.Count(want, "\n")-1 {
+			t.Errorf("without a figure:\n%s", &text)
+		}
+		*missing = known
+	}
 }

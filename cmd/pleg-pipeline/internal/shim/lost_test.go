@@ -129,12 +129,14 @@ func TestFindsLostEnds(t *testing.T) {
 // running.
 func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []nodestate.Stuck {
 	t.Helper()
-	return stuckWithin(t, 9*time.Second, o, r)
+	found, _ := stuckWithin(t, 9*time.Second, o, r)
+	return found
 }
 
-func stuckWithin(t *testing.T, most time.Duration, o shim.Options, r grpc.ClientConnInterface) []nodestate.Stuck {
+// stuckWithin also returns when lists of the pod were requested since then.
+func stuckWithin(t *testing.T, most time.Duration, o shim.Options, r grpc.ClientConnInterface) (found []nodestate.Stuck, lists []time.Duration) {
 	t.Helper()
-	n := &node{cache: podcache.New()}
+	n, began := &node{cache: podcache.New()}, time.Now()
 	w := shim.New(o)
 	kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })
 	for range most / time.Second {
@@ -145,7 +147,10 @@ func stuckWithin(t *testing.T, most time.Duration, o shim.Options, r grpc.Client
 		time.Sleep(time.Second)
 		synctest.Wait()
 	}
-	return w.Stuck()
+	for _, at := range n.lists {
+		lists = append(lists, at.Sub(began))
+	}
+	return w.Stuck(), lists
 }
 
 // Forty lost ends at once cost no more than 32 calls in one look, and all are found.
@@ -257,15 +262,19 @@ func TestAsksAgain(t *testing.T) {
 		"lost": {runc, false, true}, "elsewhere": {runc, false, false}, "no sandbox at first": {crio, true, true},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
+			began := time.Now()
 			r := &verboseRuntime{info: `{` + test.info + `"runtimeSpec": {"linux": {"cgroupsPath": "/` + folder + `"}}}`, begins: time.Now().Add(6 * time.Second), partly: test.partly}
 			cgroups := fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}
 			if !test.lost {
 				clear(cgroups)
 			}
 			proc := fstest.MapFS{"self/ns/pid": {Data: []byte("pid:[4026531836]"), Mode: fs.ModeSymlink}}
-			got := stuckWithin(t, 4*time.Minute, shim.Options{Proc: proc, Cgroups: cgroups, Follower: kit.Follower{}}, r)
+			got, lists := stuckWithin(t, 4*time.Minute, shim.Options{Proc: proc, Cgroups: cgroups, Follower: kit.Follower{}}, r)
 			if len(got) > 0 != test.lost || r.calls > 5 && !test.partly {
 				t.Errorf("found %+v with %d calls", got, r.calls)
+			}
+			if test.lost && (len(lists) < 5 || lists[0] != got[0].Since.Sub(began)+5*time.Second || lists[1]-lists[0] != 10*time.Second) || !test.lost && len(lists) > 0 {
+				t.Errorf("lists were requested at %v, want one 5 s after %v, and then one each 10 s", lists, got)
 			}
 		})
 	}

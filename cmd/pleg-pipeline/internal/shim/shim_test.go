@@ -33,6 +33,7 @@ type node struct {
 	files atomic.Pointer[fstest.MapFS]
 	cache *podcache.Cache
 	asked atomic.Int64
+	lists []time.Time // when lists of a pod were requested
 	// status is that of the pipeline. opened counts the files that were opened, open those that are not
 	// closed, read those that were read while they stayed open.
 	status             atomic.Pointer[pleg.Status]
@@ -87,6 +88,7 @@ func (n *node) Cache() cache.Reader { return n.cache }
 func (n *node) RequestRelist(uid pleg.PodUID) {
 	if _, known := n.cache.Entry(uid); known {
 		n.asked.Add(1)
+		n.lists = append(n.lists, time.Now())
 	}
 }
 
