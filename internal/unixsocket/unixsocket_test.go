@@ -195,7 +195,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 			t.Errorf("%s: %v, want an error with the path and %q", tt.path, err, tt.says)
 		}
 		if err == nil {
-			if l.Addr().String() != tt.path {
+			if l.Addr().String() != tt.path || l.Addr().Network() != "unix" {
 				t.Errorf("the address of %s is %v", tt.path, l.Addr())
 			}
 			l.Close()
