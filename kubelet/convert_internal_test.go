@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -80,8 +79,8 @@ func TestAdapterErrors(t *testing.T) {
 	if _, err := a.PodStatus(t.Context(), &pleg.Pod{UID: "u"}, nil); err == nil || err.Error() != "pod u was not listed by this runtime" {
 		t.Errorf("of another runtime: %v", err)
 	}
-	if status, _, err := nativeOf(&pleg.PodStatus{}, nil, time.Time{}); status != nil || err == nil || !strings.Contains(err.Error(), "not from the kubelet's runtime") {
-		t.Errorf("of another runtime: %+v, %v", status, err)
+	if status, at, err := nativeOf(&pleg.PodStatus{}, nil, time.Unix(3, 0)); status != nil || !at.Equal(time.Unix(3, 0)) || err == nil || err.Error() != "the status is not from the kubelet's runtime" {
+		t.Errorf("of another runtime: %+v of %v, %v", status, at, err)
 	}
 	a.runtime = holes{runtime}
 	if pods, err := a.ListPods(t.Context()); err != nil || len(pods) != 1 || pods[0] != nil {

@@ -12,6 +12,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
@@ -84,7 +85,7 @@ func TestHealthyIsThatOfThePipeline(t *testing.T) {
 		}
 		f.stop()
 		f.wait(10 * time.Second)
-		if got := f.log.containing("The pod lifecycle event generator ended"); len(got) != 1 || !strings.Contains(got[0], "keep running") {
+		if got := f.log.containing(`"The pod lifecycle event generator ended"`); len(got) != 1 || !strings.Contains(got[0], "keep running") {
 			t.Errorf("logged %q, want one line with the calls that ignore their context", got)
 		}
 	})
@@ -113,6 +114,20 @@ func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the pipeline logs is in the log of the kubelet.
+func TestLogOfThePipeline(t *testing.T) {
+	lines := &logLines{}
+	klog.SetLogger(lines.logger())
+	defer klog.ClearLogger()
+	runFixture(t, nil, func(f *fixture) {
+		f.runtime.fail(errList)
+		f.wait(5 * time.Second)
+		if len(lines.containing(errList.Error())) == 0 {
+			t.Error("nothing is logged about the lists that fail")
+		}
+	})
 }
 
 // Sixteen pods are inspected at the same time.
