@@ -123,12 +123,12 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 	})
 }
 
-// A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two rounds.
+// The timeout is also that of the first call. A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two rounds.
 func TestMeasureCallsRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: 4 * time.Second}}})
+		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: 4 * time.Second}, {RPC: "Version", Latency: 6 * time.Second}}})
 		rt.Populate(simruntime.Population{Pods: 1, Containers: 1})
-		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 5*time.Second, 15*time.Second)
+		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 7*time.Second, 15*time.Second)
 		kit.Must(t, err)
 		if lists := load.Calls[0]; lists.Method != "ListPodSandbox" || lists.Count != 2 || load.TookSeconds < 12 {
 			t.Errorf("%d lists in %v s, want 2 in 12 s", lists.Count, load.TookSeconds)

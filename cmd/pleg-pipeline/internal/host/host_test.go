@@ -124,13 +124,14 @@ func TestUnread(t *testing.T) {
 		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}},
 		"the longest first": {[]map[uint32]int{{other: 900}, {other: 900, unknown: 950}}, []uint32{other, unknown}},
 		"the most first":    {[]map[uint32]int{{other: 950, unknown: 900}}, []uint32{other, unknown}},
+		"in either order":   {[]map[uint32]int{{other: 900, unknown: 950}}, []uint32{unknown, other}},
 		"the stopped first": {[]map[uint32]int{{other: 900}, {other: 900, agent: 900}, {other: 900, agent: 900}}, []uint32{agent, other}},
-		"in either order":   {[]map[uint32]int{{other: 900}, {other: 900, stuck: 900}, {other: 900, stuck: 900}}, []uint32{stuck, other}},
+		"whoever it is":     {[]map[uint32]int{{other: 900}, {other: 900, stuck: 900}, {other: 900, stuck: 900}}, []uint32{stuck, other}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			began := time.Now()
 			o := host.Options{Endpoint: "unix://" + filepath.Join(dir, "var", "runtime"), Proc: proc, Usage: usage, Sockets: func() ([]host.Socket, error) {
-				sockets := []host.Socket{{Inode: 1, Peer: 7, Unread: 1}, {Path: "/other", Peer: agent, Unread: 1000}}
+				sockets := []host.Socket{{Inode: 1, Peer: 7, Unread: 1}, {Path: "/other", Peer: agent, Unread: 1000}, {Path: dir, Peer: agent, Unread: 1000}}
 				second := int(time.Since(began).Seconds())
 				if second > 9 {
 					return sockets, nil
