@@ -24,6 +24,8 @@ func TestRank(t *testing.T) {
 	hung := fleet.Finding{Cause: "hung container", Pod: "shop/a"}
 	other := hung
 	other.Pod = "shop/b"
+	third := hung
+	third.Pod = "shop/c"
 	nodes := []fleet.Node{
 		{Name: "old-agent"},
 		ill("warned", warning, hung, time.Hour),
@@ -31,6 +33,7 @@ func TestRank(t *testing.T) {
 		ill("second-pod", problem, other, time.Hour),
 		ill("young", problem, hung, time.Minute),
 		ill("old", problem, hung, time.Hour),
+		ill("third-pod", problem, third, time.Hour),
 	}
 	for i := len(nodes); i < 500; i++ {
 		nodes = append(nodes, fleet.Node{Name: fmt.Sprintf("well-%03d", i), Verdict: &fleet.Verdict{Severity: "ok"}})
@@ -41,22 +44,22 @@ func TestRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(text.String(), "\n")
-	if !strings.HasPrefix(lines[0], "PROBLEM: 4 of 500 nodes; old: shop/a hangs since ") || lines[1] != "  Do: look" || ranked.Healthy() {
+	if !strings.HasPrefix(lines[0], "PROBLEM: 5 of 500 nodes; old: shop/a hangs since ") || lines[1] != "  Do: look" || ranked.Healthy() {
 		t.Errorf("the verdict is %q, %q", lines[0], lines[1])
 	}
 	var order []string
 	for _, line := range lines[4:] {
 		order = append(order, strings.Fields(line + " .")[0])
 	}
-	if got := strings.Join(order, " "); got != "old young second-pod silent warned old-agent ." {
+	if got := strings.Join(order, " "); got != "old young second-pod third-pod silent warned old-agent ." {
 		t.Errorf("the nodes that are not well are ranked %q:\n%s", got, &text)
 	}
-	for row, want := range map[int]string{4: "old problem hung container 60m shop/a", 7: "silent problem node silent 60s -", 9: "old-agent unknown - - -"} {
+	for row, want := range map[int]string{4: "old problem hung container 60m shop/a", 8: "silent problem node silent 60s -", 10: "old-agent unknown - - -"} {
 		if got := strings.Join(strings.Fields(lines[row]), " "); got != want {
 			t.Errorf("row %d is %q, want %q", row, got, want)
 		}
 	}
-	for want, of := range map[string][]fleet.Node{"OK: 494 of 494 nodes\n": nodes[6:], "OK: 0 of 0 nodes\n": nil} {
+	for want, of := range map[string][]fleet.Node{"OK: 493 of 493 nodes\n": nodes[7:], "OK: 0 of 0 nodes\n": nil} {
 		well := doctor.Rank(of, now)
 		text.Reset()
 		if err := well.Print(&text, doctor.TextOptions{}); err != nil || text.String() != want || !well.Healthy() {
