@@ -179,6 +179,27 @@ func TestManyLostEnds(t *testing.T) {
 	})
 }
 
+// A container that runs without a process is asked for twice, and its process is sought on.
+func TestStartsAfterTheAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &verboseRuntime{info: `{` + runc + `"runtimeSpec": {"linux": {"cgroupsPath": "/` + folder + `"}}}`}
+		n := &node{cache: podcache.New()}
+		n.files.Store(&fstest.MapFS{"self/stat": {}})
+		n.set(map[int][]string{10: shimIn("S"), 11: inC1("S")})
+		n.followed = n.following()
+		w := shim.New(shim.Options{Proc: n, Follower: n.followed, Cgroups: fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 1\n")}}})
+		n.running(pleg.StateRunning)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })
+		time.Sleep(30500 * time.Millisecond)
+		n.set(map[int][]string{12: inC2})
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if r.calls != 2 || !n.followed.pids[12] || len(w.Stuck()) > 0 {
+			t.Errorf("%d calls, following %v, found %+v", r.calls, n.followed.pids, w.Stuck())
+		}
+	})
+}
+
 // verboseRuntime is the connection to a runtime with a container that it calls running until ends. It does
 // not answer before begins, or only statuses of containers.
 type verboseRuntime struct {
