@@ -32,8 +32,8 @@ func TestMeasureCalls(t *testing.T) {
 		rt.SetMaxConcurrent(2)
 		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
 		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
-		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound})                 // removed since the list: no failure
-		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", After: 3 * 3 * 8, Times: 1, Latency: 20 * time.Millisecond}) // one slow call of one sweep of seven
+		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound})                                  // removed since the list: no failure
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[2].UID, After: 3 * 3, Times: 1, Latency: 20 * time.Millisecond}) // one slow call of one sweep of seven
 		o := serve(t, rt)
 		o.Pressure = fstest.MapFS{"io": {Data: []byte("some avg10=12.00 ")}, "cpu": {Data: []byte("some avg10=34.00 ")}}
 		load, err := doctor.MeasureCalls(t.Context(), o, time.Second, 10*time.Second)
