@@ -43,10 +43,10 @@ func TestFullChannel(t *testing.T) {
 			if len(got) != tc.pods*tc.containers || missed < tc.missed || tc.missed == 0 && missed > 0 {
 				t.Errorf("%d different events of %d, %d discarded, want at least %d", len(got), tc.pods*tc.containers, missed, tc.missed)
 			}
-			if lines := f.log.containing("Event channel was not read"); len(lines) != tc.lines {
+			if lines := f.log.containing(`"Event channel was not read, discarding events"`); len(lines) != tc.lines {
 				t.Errorf("logged %q, want %d lines", lines, tc.lines)
-			} else if len(lines) > 0 && !strings.Contains(lines[0], fmt.Sprintf(`"events"=%d `, missed)) {
-				t.Errorf("logged %q, want %d events", lines, missed)
+			} else if len(lines) > 0 && !strings.Contains(lines[0], fmt.Sprintf(`"events"=%d "recovery"="the present state of all pods"`, missed)) {
+				t.Errorf("logged %q, want %d events and the recovery", lines, missed)
 			}
 		})
 	}
@@ -56,7 +56,9 @@ func TestExitCodesAreLogged(t *testing.T) {
 	runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running /s1=running") }, func(f *fixture) {
 		f.runtime.set("1", "c1=exited /s1=exited")
 		f.relist()
-		got := f.log.containing(`Generic (PLEG): container finished`)
+		f.runtime.set("1", "/s1=exited") // it is removed, which is not its end
+		f.relist()
+		got := f.log.containing(`"Generic (PLEG): container finished"`)
 		if len(got) != 1 || !strings.Contains(got[0], `"podID"="1" "containerID"="c1" "exitCode"=3`) {
 			t.Errorf("logged %q, want one line with the pod, c1 and its exit code", got)
 		}
@@ -74,13 +76,17 @@ func counter(t *testing.T) int {
 
 // As in the kubelet, a relist lasts until all of its changes are in the cache.
 func TestRelistDurationIncludesInspections(t *testing.T) {
+	before := histogram(t, metrics.PLEGRelistInterval.ObserverMetric)
 	runFixture(t, nil, func(f *fixture) {
+		if count, _ := histogram(t, metrics.PLEGRelistInterval.ObserverMetric).since(before); count > 0 {
+			t.Errorf("measured %d intervals before the first list", count)
+		}
 		durations := histogram(t, metrics.PLEGRelistDuration.ObserverMetric)
 		intervals := histogram(t, metrics.PLEGRelistInterval.ObserverMetric)
 		f.runtime.slowLists(100 * time.Millisecond)
 		f.runtime.slow("1", 300*time.Millisecond)
 		f.runtime.set("1", "c1=running /s1=running /s0=running") // one running pod
-		f.runtime.set("2", "d1=exited")
+		f.runtime.set("2", "d1=exited /t1=exited")
 		f.wait(500 * time.Millisecond)
 		began := time.Now()
 		f.wait(500 * time.Millisecond)

@@ -12,6 +12,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
@@ -84,7 +85,7 @@ func TestHealthyIsThatOfThePipeline(t *testing.T) {
 		}
 		f.stop()
 		f.wait(10 * time.Second)
-		if got := f.log.containing("The pod lifecycle event generator ended"); len(got) != 1 || !strings.Contains(got[0], "keep running") {
+		if got := f.log.containing(`"The pod lifecycle event generator ended"`); len(got) != 1 || !strings.Contains(got[0], "keep running") {
 			t.Errorf("logged %q, want one line with the calls that ignore their context", got)
 		}
 	})
@@ -93,7 +94,7 @@ func TestHealthyIsThatOfThePipeline(t *testing.T) {
 // A list is two calls of the runtime, and an inspection one for each container: both may take longer than the
 // timeout of a call, and not longer than their own.
 func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
-	const call = kubelet.DefaultRuntimeRequestTimeout
+	const call = 2 * time.Minute // of the kubelet
 	runFixture(t, func(r *fakeRuntime) {
 		r.set("1", "c1=running")
 		r.slowLists(5*call/2 - time.Second)
@@ -113,6 +114,39 @@ func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the pipeline logs is in the log of the kubelet.
+func TestLogOfThePipeline(t *testing.T) {
+	lines := &logLines{}
+	klog.SetLogger(lines.logger())
+	defer klog.ClearLogger()
+	runFixture(t, nil, func(f *fixture) {
+		f.runtime.fail(errList)
+		f.wait(5 * time.Second)
+		if len(lines.containing(errList.Error())) == 0 {
+			t.Error("nothing is logged about the lists that fail")
+		}
+	})
+}
+
+// Sixteen pods are inspected at the same time.
+func TestInspectors(t *testing.T) {
+	runFixture(t, nil, func(f *fixture) {
+		for i := range 17 {
+			uid := types.UID(fmt.Sprint(i))
+			f.runtime.set(uid, fmt.Sprintf("c%d=running", i))
+			f.runtime.slow(uid, 200*time.Millisecond)
+		}
+		f.wait(800 * time.Millisecond)
+		if got := f.events(); len(got) != 16 {
+			t.Errorf("%d pods are inspected after the time of one, want 16", len(got))
+		}
+		f.wait(200 * time.Millisecond)
+		if got := f.events(); len(got) != 1 {
+			t.Errorf("%d pods are inspected afterwards, want the last", len(got))
+		}
+	})
 }
 
 // announcing is a runtime service with an event stream.

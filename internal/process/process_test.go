@@ -36,15 +36,18 @@ func TestRead(t *testing.T) {
 			t.Errorf("process %d waits: %t", pid, got)
 		}
 	}
-	if p, _ := process.Read(proc, 0); p != nil {
-		t.Errorf("process 0: %+v", p)
+	if p, parent := process.Read(proc, 0); p != nil || parent != 0 {
+		t.Errorf("process 0: %+v of %d", p, parent)
 	}
-	if p, _ := process.Read(fstest.MapFS{}, 1); p != nil {
-		t.Errorf("without /proc: %+v", p)
+	if p, parent := process.Read(fstest.MapFS{}, 1); p != nil || parent != 0 {
+		t.Errorf("without /proc: %+v of %d", p, parent)
 	}
 }
 
 func TestWatches(t *testing.T) {
+	if id, runc := process.Watches(fstest.MapFS{}, nil); id != "" || runc {
+		t.Errorf("a process that is not known watches %q, runc %t", id, runc)
+	}
 	for name, test := range map[string]struct {
 		of, line string
 		want     pleg.ContainerID
@@ -53,6 +56,7 @@ func TestWatches(t *testing.T) {
 		"a shim":             {"containerd-shim", "/bin/containerd-shim-runc-v2 -namespace k8s.io -id s1 -address /run/s", "s1", true},
 		"another runtime's":  {"containerd-shim", "/bin/containerd-shim-runsc-v1 -id s1", "s1", false},
 		"one that begins":    {"containerd-shim", "/bin/containerd-shim-runc-v2 -id s1 start", "", false},
+		"without a flag":     {"containerd-shim", "/bin/containerd-shim-runc-v2 -namespace k8s.io", "", false},
 		"a conmon":           {"conmon", "/bin/conmon -b /x -c c1", "c1", true},
 		"that of an exec":    {"conmon", "/bin/conmon -b /x -c c1 -e", "", false},
 		"that of a terminal": {"conmon", "/bin/conmon -b /x -c c1 --exec-attach", "", false},

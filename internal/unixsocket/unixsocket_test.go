@@ -151,19 +151,25 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	answers, err := net.Listen("unix", path("answers")) // of a program without a lock
 	kit.Must(t, err)
 	defer answers.Close()
-	for _, name := range []string{"stale", "renamed~"} {
+	for _, name := range []string{"stale", "renamed~", "linked"} {
 		stale, err := net.Listen("unix", path(name)) // of a process that has ended
 		kit.Must(t, err)
 		stale.(*net.UnixListener).SetUnlinkOnClose(false)
 		stale.Close()
 	}
 	if err := errors.Join(
-		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")), os.Symlink(path("victim"), path("precious~")),
+		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")), os.Symlink(path("victim"), path("linked.lock")), os.Symlink(path("victim"), path("precious~")),
 		os.Mkdir(path("sticky"), 0o700), os.Chmod(path("sticky"), 0o777|fs.ModeSticky),
 		os.Symlink(path("sticky"), path("run")), os.Mkdir(path("group"), 0o700), os.Chmod(path("group"), 0o775), os.Mkdir(path("open"), 0o700), os.Chmod(path("open"), 0o777),
 	); err != nil {
 		t.Fatal(err)
 	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := unixsocket.Listen(canceled, path("answers")); err == nil || err.Error() != "listen on "+path("answers")+": the socket may be in use: dial unix "+path("answers")+": operation was canceled" {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	before := openFiles(t)
 	for _, tt := range []struct{ path, says string }{
 		{path("used"), "the socket is in use: another process listens on it"},
 		{path("answers"), "the socket is in use: another process answers on it"},
@@ -175,6 +181,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{path(strings.Repeat("x", 106-len(dir))), "the path has 107 bytes, but the path of a socket may have at most 106"},
 		{"", "the path of the socket is empty"},
 		{path("locked"), "lock the socket: too many levels of symbolic links"},
+		{path("linked"), "lock the socket: too many levels of symbolic links"},
 		{path("open/s"), "everybody can replace the socket in " + path("open") + " (drwxrwxrwx): use another folder, or chmod o-w it"},
 		{path(strings.Repeat("x", 105-len(dir))), ""},
 		{path("stale"), ""},
@@ -188,11 +195,14 @@ func TestListenRejectsBadPaths(t *testing.T) {
 			t.Errorf("%s: %v, want an error with the path and %q", tt.path, err, tt.says)
 		}
 		if err == nil {
-			if l.Addr().String() != tt.path {
+			if l.Addr().String() != tt.path || l.Addr().Network() != "unix" {
 				t.Errorf("the address of %s is %v", tt.path, l.Addr())
 			}
 			l.Close()
 		}
+	}
+	if after := openFiles(t); after != before {
+		t.Errorf("%d files are open, want %d as before", after, before)
 	}
 	if data, err := os.ReadFile(path("file")); err != nil || string(data) != "precious" {
 		t.Errorf("the file: %q, %v, want it unchanged", data, err)
@@ -210,7 +220,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if locks, err := filepath.Glob(path("*.lock")); err != nil || !slices.Equal(locks, []string{path("locked.lock"), path("used.lock")}) {
+	if locks, err := filepath.Glob(path("*.lock")); err != nil || !slices.Equal(locks, []string{path("linked.lock"), path("locked.lock"), path("used.lock")}) {
 		t.Errorf("the locks %v are left, %v, want none of a socket that was refused", locks, err)
 	}
 }
@@ -222,15 +232,41 @@ func TestListenReportsMissingPermission(t *testing.T) {
 	kit.Must(t, err)
 	defer l.Close()
 	// Nobody can access the folder above.
-	kit.Must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(path, 0), os.Chmod(dir, 0o555)))
+	kit.Must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(path, 0), os.WriteFile(filepath.Join(dir, "locked.lock"), nil, 0o600),
+		os.Chmod(filepath.Join(dir, "locked.lock"), 0o666), os.Chmod(dir, 0o555)))
+	shared := t.TempDir() // as /tmp
+	foreign, stale := filepath.Join(shared, "foreign"), filepath.Join(shared, "stale")
+	for _, path := range []string{foreign, stale} { // of a program without a lock
+		l, err := net.Listen("unix", path)
+		kit.Must(t, err)
+		defer l.Close()
+		if path == stale {
+			l.(*net.UnixListener).SetUnlinkOnClose(false)
+			l.Close()
+		}
+	}
+	kit.Must(t, errors.Join(os.Chmod(foreign, 0), os.Chmod(stale, 0o666), os.Chmod(shared, 0o777|fs.ModeSticky)))
 	for path, says := range map[string]string{
-		path:                      "the socket belongs to another user: permission denied",
-		filepath.Join(dir, "new"): "lock the socket: permission denied",
+		path:                         "the socket belongs to another user: permission denied",
+		filepath.Join(dir, "new"):    "lock the socket: permission denied",
+		filepath.Join(dir, "locked"): "permission denied",
+		foreign:                      "the socket belongs to another user: permission denied",
+		stale:                        "remove the socket of a process that has ended: operation not permitted",
 	} {
+		if path == stale && os.Getuid() != 0 {
+			continue // it belongs to this user
+		}
 		if err := asNobody(func() error { _, err := unixsocket.Listen(t.Context(), path); return err }); err == nil || err.Error() != "listen on "+path+": "+says {
 			t.Errorf("Listen(%s) = %v, want %q", path, err, says)
 		}
 	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	kit.Must(t, err)
+	return len(files)
 }
 
 // asNobody calls do as nobody if the test runs as root.

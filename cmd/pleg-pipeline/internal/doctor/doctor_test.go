@@ -192,7 +192,12 @@ func TestExamineEndsAtOnce(t *testing.T) {
 		rt.Inject(simruntime.Fault{RPC: "Version", Hang: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		check(t, doctor.Examine(ctx, serve(t, rt)), verdict.RuntimeFails, verdict.Problem, "it did not answer before the examination ended")
+		r := doctor.Examine(ctx, serve(t, rt))
+		check(t, r, verdict.RuntimeFails, verdict.Problem, "it did not answer before the examination ended")
+		if r.Verdict != "PROBLEM: the runtime fails: unix:///in-memory: Version: it did not answer before the examination ended" ||
+			r.Findings[0].Evidence != "unix:///in-memory: it did not answer before the examination ended: check runtime at unix:///in-memory: rpc error: code = Canceled desc = context canceled" {
+			t.Errorf("verdict %q, evidence %q", r.Verdict, r.Findings[0].Evidence)
+		}
 	})
 }
 

@@ -103,15 +103,12 @@ func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 		if n.rank() == len(severities)-1 {
 			break // the rest are healthy
 		}
-		first, age := n.first(), "-"
-		if !first.Since.IsZero() {
-			age = view.Ago(first.Since, f.At)
-		}
-		rows = append(rows, []string{n.Node, string(n.Severity), cmp.Or(string(first.Cause), "-"), age, cmp.Or(first.Pod, "-")})
+		first := n.first()
+		rows = append(rows, []string{n.Node, string(n.Severity), cmp.Or(string(first.Cause), "-"), view.Ago(first.Since, f.At), cmp.Or(first.Pod, "-")})
 	}
 	if len(rows) > 1 {
 		p.WriteByte('\n')
-		p.table(rows, "", 4)
+		p.table(rows, 4)
 	}
 	return p.write(w, o)
 }

@@ -24,6 +24,8 @@ func TestRank(t *testing.T) {
 	hung := fleet.Finding{Cause: "hung container", Pod: "shop/a"}
 	other := hung
 	other.Pod = "shop/b"
+	third := hung
+	third.Pod = "shop/c"
 	nodes := []fleet.Node{
 		{Name: "old-agent"},
 		ill("warned", warning, hung, time.Hour),
@@ -31,6 +33,7 @@ func TestRank(t *testing.T) {
 		ill("second-pod", problem, other, time.Hour),
 		ill("young", problem, hung, time.Minute),
 		ill("old", problem, hung, time.Hour),
+		ill("third-pod", problem, third, time.Hour),
 	}
 	for i := len(nodes); i < 500; i++ {
 		nodes = append(nodes, fleet.Node{Name: fmt.Sprintf("well-%03d", i), Verdict: &fleet.Verdict{Severity: "ok"}})
@@ -41,22 +44,22 @@ func TestRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(text.String(), "\n")
-	if !strings.HasPrefix(lines[0], "PROBLEM: 4 of 500 nodes; old: shop/a hangs since ") || lines[1] != "  Do: look" || ranked.Healthy() {
+	if !strings.HasPrefix(lines[0], "PROBLEM: 5 of 500 nodes; old: shop/a hangs since ") || lines[1] != "  Do: look" || ranked.Healthy() {
 		t.Errorf("the verdict is %q, %q", lines[0], lines[1])
 	}
 	var order []string
 	for _, line := range lines[4:] {
 		order = append(order, strings.Fields(line + " .")[0])
 	}
-	if got := strings.Join(order, " "); got != "old young second-pod silent warned old-agent ." {
+	if got := strings.Join(order, " "); got != "old young second-pod third-pod silent warned old-agent ." {
 		t.Errorf("the nodes that are not well are ranked %q:\n%s", got, &text)
 	}
-	for row, want := range map[int]string{4: "old problem hung container 60m shop/a", 7: "silent problem node silent 60s -", 9: "old-agent unknown - - -"} {
+	for row, want := range map[int]string{4: "old problem hung container 60m shop/a", 8: "silent problem node silent 60s -", 10: "old-agent unknown - - -"} {
 		if got := strings.Join(strings.Fields(lines[row]), " "); got != want {
 			t.Errorf("row %d is %q, want %q", row, got, want)
 		}
 	}
-	for want, of := range map[string][]fleet.Node{"OK: 494 of 494 nodes\n": nodes[6:], "OK: 0 of 0 nodes\n": nil} {
+	for want, of := range map[string][]fleet.Node{"OK: 493 of 493 nodes\n": nodes[7:], "OK: 0 of 0 nodes\n": nil} {
 		well := doctor.Rank(of, now)
 		text.Reset()
 		if err := well.Print(&text, doctor.TextOptions{}); err != nil || text.String() != want || !well.Healthy() {
@@ -83,13 +86,13 @@ func TestJSONOfAFleet(t *testing.T) {
 func TestTableOfNodesFits(t *testing.T) {
 	t.Parallel()
 	found := fleet.Finding{Cause: "hung container", Pod: "shop/" + strings.Repeat("p", 100)}
-	ranked := doctor.Rank([]fleet.Node{{Name: "n1", Verdict: &fleet.Verdict{Severity: "problem", Findings: []fleet.Finding{found}}}}, time.Now())
+	ranked := doctor.Rank([]fleet.Node{{Name: "n\n1", Verdict: &fleet.Verdict{Severity: "problem", Findings: []fleet.Finding{found}}}}, time.Now())
 	if ranked.Verdict != "PROBLEM: 1 of 1 nodes" { // the finding of an older agent says only its cause
 		t.Errorf("the verdict is %q", ranked.Verdict)
 	}
 	for width, want := range map[int]string{60: "shop/ppppppp…ppppppppppp\n", 30: "shop/p…ppppp\n", 0: " " + found.Pod + "\n"} {
 		var text strings.Builder
-		if err := ranked.Print(&text, doctor.TextOptions{Width: width}); err != nil || !strings.HasSuffix(text.String(), want) {
+		if err := ranked.Print(&text, doctor.TextOptions{Width: width}); err != nil || !strings.HasSuffix(text.String(), want) || !strings.Contains(text.String(), "\nn?1 ") {
 			t.Errorf("in a width of %d: %v\n%s\nwant %q", width, err, &text, want)
 		}
 	}

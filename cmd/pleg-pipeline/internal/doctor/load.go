@@ -103,7 +103,6 @@ func (m *measurement) round(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	m.countCalls(1)
 	if err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (m *measurement) round(ctx context.Context) error {
 		if ctx.Err() == nil {
 			m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
 		}
-		m.countCalls(width)
+		m.countCalls(width) // the lists are among those of one pod at once
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -32,8 +32,8 @@ func TestMeasureCalls(t *testing.T) {
 		rt.SetMaxConcurrent(2)
 		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
 		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
-		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound})                 // removed since the list: no failure
-		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", After: 3 * 3 * 8, Times: 1, Latency: 20 * time.Millisecond}) // one slow call of one sweep of seven
+		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound})                                  // removed since the list: no failure
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[2].UID, After: 3 * 3, Times: 1, Latency: 20 * time.Millisecond}) // one slow call of one sweep of seven
 		o := serve(t, rt)
 		o.Pressure = fstest.MapFS{"io": {Data: []byte("some avg10=12.00 ")}, "cpu": {Data: []byte("some avg10=34.00 ")}}
 		load, err := doctor.MeasureCalls(t.Context(), o, time.Second, 10*time.Second)
@@ -123,12 +123,12 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 	})
 }
 
-// A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two rounds.
+// The timeout is also that of the first call. A busy runtime rests for as long as a round takes, here 4 s: within 15 s there are two rounds.
 func TestMeasureCallsRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: 4 * time.Second}}})
+		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: 4 * time.Second}, {RPC: "Version", Latency: 6 * time.Second}}})
 		rt.Populate(simruntime.Population{Pods: 1, Containers: 1})
-		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 5*time.Second, 15*time.Second)
+		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 7*time.Second, 15*time.Second)
 		kit.Must(t, err)
 		if lists := load.Calls[0]; lists.Method != "ListPodSandbox" || lists.Count != 2 || load.TookSeconds < 12 {
 			t.Errorf("%d lists in %v s, want 2 in 12 s", lists.Count, load.TookSeconds)
@@ -155,6 +155,15 @@ func TestMeasureCallsFails(t *testing.T) {
 		refuses.Inject(simruntime.Fault{RPC: "Version", Code: codes.Internal})
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, refuses), time.Second, time.Second); err == nil || err.Error() != "check runtime at unix:///in-memory: it answers with an error: rpc error: code = Internal desc = injected fault" {
 			t.Errorf("a runtime without a version: %v", err)
+		}
+		if _, err := doctor.MeasureCalls(t.Context(), options("tcp://host:1"), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "tcp://host:1") {
+			t.Errorf("an address that is no socket: %v", err)
+		}
+		slow := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Latency: time.Minute}}})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(io.ErrUnexpectedEOF) })
+		if load, err := doctor.MeasureCalls(ctx, serve(t, slow), time.Hour, time.Hour); err != io.ErrUnexpectedEOF { //nolint:errorlint // the cause itself
+			t.Errorf("interrupted in the first list: %+v, %v", load, err)
 		}
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simruntime.New(simruntime.Options{})), time.Second, time.Second); err == nil || err.Error() != "the runtime has no pods: there is nothing to measure" {
 			t.Errorf("without pods: %v", err)

@@ -30,16 +30,20 @@ func TestMerged(t *testing.T) {
 	added := status(now, "doctor")
 	want.Failed, want.Troubles = append(want.Failed, added.Failed...), append(want.Troubles, added.Troubles...)
 	nodestate.Change(&want.Details, func(n *nodestate.State) { n.Stuck = append(n.Stuck, nodestate.Of(added.Details).Stuck...) })
+	for _, s := range []*pleg.Status{&daemon, &want} {
+		nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: long, Bytes: 800}} })
+	}
 	text := func(s pleg.Status) string {
 		n := nodestate.Of(s.Details)
-		return fmt.Sprintf("%+v %+v %+v %+v", s.Failed, s.Troubles, n.Stuck, n.Disk)
+		return fmt.Sprintf("%+v %+v %+v %+v %+v", s.Failed, s.Troubles, n.Stuck, n.Disk, n.Unread)
 	}
+	before := text(daemon)
 	other := pleg.Trouble{Cause: "runtime not ready", Subject: "both", Since: now}
 	own.Troubles, want.Troubles = append(own.Troubles, other), append(want.Troubles, other)
 	if got := merged(daemon, &own); text(got) != text(want) {
 		t.Errorf("got  %s\nwant %s", text(got), text(want))
 	}
-	if text(daemon) != text(status(long, "both", "daemon")) {
+	if text(daemon) != before {
 		t.Errorf("the status of the daemon has changed: %s", text(daemon))
 	}
 	nodestate.Change(&own.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: now, Bytes: 900}} })

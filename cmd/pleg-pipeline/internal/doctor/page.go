@@ -41,11 +41,11 @@ func (p *page) fact(name, format string, args ...any) {
 	fmt.Fprintf(p, "%-*s%s", factIndent, name, text)
 }
 
-// table adds rows with an indent. It cuts the values of one column in the middle, so that the
-// rows fit. At least 12 characters stay.
-func (p *page) table(rows [][]string, indent string, column int) {
+// table adds rows. It cuts the values of one column in the middle, so that the rows fit. At least
+// 12 characters stay.
+func (p *page) table(rows [][]string, column int) {
 	const gap = 2
-	room := p.width - len(indent)
+	room := p.width
 	for i := range rows[0] {
 		longest := 0
 		for _, row := range rows {
@@ -61,7 +61,7 @@ func (p *page) table(rows [][]string, indent string, column int) {
 		if p.width > 0 {
 			row[column] = view.Cut(row[column], max(12, room))
 		}
-		fmt.Fprintf(t, "%s%s\n", indent, strings.Join(row, "\t"))
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	_ = t.Flush() // into memory
 }

@@ -21,25 +21,39 @@ import (
 // TestClientDoesNotRead examines a runtime with a stopped client that does not read. If it is the
 // daemon, that is one trouble.
 func TestClientDoesNotRead(t *testing.T) {
+	const alone = "agent does not read from the runtime for at least 9.5s: agent, PID 7, is stopped by a signal; 900 bytes are unread"
 	for name, test := range map[string]struct {
 		daemon int  // its PID, if it does not answer
 		both   bool // another client does not read
+		hangs  bool // a pod hangs, too
 		want   string
 		causes []verdict.Cause
 	}{
-		"an agent": {0, false, "PROBLEM: agent does not read from the runtime for at least ", []verdict.Cause{verdict.ClientNotReading}},
+		"an agent": {0, false, false, "PROBLEM: " + alone, []verdict.Cause{verdict.ClientNotReading}},
 		"the daemon": {
-			7, false, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
+			7, false, false, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
 			[]verdict.Cause{verdict.DaemonSilent},
 		},
-		"the daemon and another": {7, true, "PROBLEM: agent and 1 more client do not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
-		"another":                {9, false, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+		"and a pod hangs": {
+			7, false, true, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
+			[]verdict.Cause{verdict.DaemonSilent, verdict.HungContainer},
+		},
+		"the daemon and another": {7, true, false, "PROBLEM: " + strings.Replace(alone, "agent does", "agent and 1 more client do", 1), []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+		"an unknown client":      {7, false, false, "WARNING: the daemon at /run/d does not answer: its process 7 is stopped (state T)", []verdict.Cause{verdict.DaemonSilent, verdict.ClientNotReading}},
+		"another":                {9, false, false, "PROBLEM: " + alone, []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt := simruntime.New(simruntime.Options{})
 			addPod(rt, "web-0", "nginx")
 			o := serve(t, rt)
 			o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+			if name == "an unknown client" {
+				o.Host.Proc = fstest.MapFS{"self/stat": {}}
+			}
+			if test.hangs {
+				db := addPod(rt, "db-0", "postgres")
+				rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: db.UID, Hang: true})
+			}
 			o.Host.Sockets = func() ([]host.Socket, error) {
 				agent := host.Socket{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}
 				if other := agent; test.both {
@@ -53,7 +67,7 @@ func TestClientDoesNotRead(t *testing.T) {
 				o.Ask = func(context.Context) *doctor.Daemon { return d }
 			}
 			r := doctor.Examine(t.Context(), o)
-			if !strings.HasPrefix(r.Verdict, test.want) || len(r.Findings) != len(test.causes) {
+			if r.Verdict != test.want || len(r.Findings) != len(test.causes) {
 				t.Fatalf("verdict %q of %d, want %q", r.Verdict, len(r.Findings), test.want)
 			}
 			for i, cause := range test.causes {
@@ -61,8 +75,12 @@ func TestClientDoesNotRead(t *testing.T) {
 					t.Errorf("finding %+v, want %s", r.Findings[i], cause)
 				}
 			}
-			if f := r.Findings[0]; !strings.HasPrefix(f.Advice, "continue it (kill -CONT 7)") || !strings.Contains(f.Evidence, "900 bytes are unread") {
-				t.Errorf("advice %q, evidence %q", f.Advice, f.Evidence)
+			advice, evidence := r.Findings[0].Advice, r.Findings[0].Evidence
+			if name == "an unknown client" {
+				evidence = r.Findings[1].Evidence
+			}
+			if !strings.HasPrefix(advice, "continue it (kill -CONT 7)") || !strings.Contains(evidence, "900 bytes are unread") || name == "the daemon" && !strings.HasSuffix(evidence, "(state T); "+alone) {
+				t.Errorf("advice %q, evidence %q", advice, evidence)
 			}
 		})
 	}

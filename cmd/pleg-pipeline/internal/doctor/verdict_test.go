@@ -189,7 +189,7 @@ func TestDenied(t *testing.T) {
 	if f := doctor.Judge(nil, verdict.Finding{Cause: verdict.RuntimeStopped}).Denied(); f != nil {
 		t.Errorf("a runtime that is stopped: %+v", f)
 	}
-	if r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true}), denied); r.Denied() != nil || !r.Healthy() {
+	if r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true, Relist: pleg.RelistStatus{Success: time.Now()}}), denied); r.Denied() != nil || !r.Healthy() || r.Verdict != "WARNING: the runtime cannot be asked" {
 		t.Errorf("a daemon knows more: %s", r.Verdict)
 	}
 }
@@ -326,5 +326,15 @@ Pressure    processes waited for disk 11 %, CPU 12 %, memory 13 % of the last 10
 `
 	if text.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &text, want)
+	}
+	for _, missing := range []**float64{&r.Node.IOPressure, &r.Node.CPUPressure, &r.Node.MemoryPressure, &r.Node.UsedPercent} {
+		known := *missing
+		*missing = nil
+		text.Reset()
+		kit.Must(t, r.Print(&text, doctor.TextOptions{}))
+		if lines := strings.Count(text.String(), "\n"); lines != strings.Count(want, "\n")-1 {
+			t.Errorf("without a figure:\n%s", &text)
+		}
+		*missing = known
 	}
 }

@@ -127,7 +127,7 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 		var path string
 		var asked time.Time
 		return each(ctx, diskPeriod, func(now time.Time) {
-			if path == "" || now.Sub(asked) >= imagesPeriod {
+			if now.Sub(asked) >= imagesPeriod { // also until it is known
 				if found := images(ctx, runtime); found != "" {
 					path, asked = found, now
 				}

@@ -92,6 +92,8 @@ func TestImagesThatMove(t *testing.T) {
 var proc = fstest.MapFS{
 	"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink},
 	"7/fd/4":  {Data: []byte("socket:[71]"), Mode: fs.ModeSymlink},
+	"13/stat": {Data: []byte("13 (stuck) T 1")}, "13/fd/3": {Data: []byte("socket:[130]"), Mode: fs.ModeSymlink},
+	"14/fd/3": {Data: []byte("socket:[140]"), Mode: fs.ModeSymlink}, // it has ended
 	"12/stat": {Data: []byte("12 (crictl) S 1")}, "12/fd/3": {Data: []byte("socket:[120]"), Mode: fs.ModeSymlink},
 	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
 }
@@ -100,11 +102,11 @@ var proc = fstest.MapFS{
 // last, nothing changes for nine seconds, and then all is read. The socket has one name for
 // the runtime and another one here, as with /var/run.
 func TestUnread(t *testing.T) {
-	const agent, again, other, unknown = 70, 71, 80, 90 // the agent uses two connections
+	const agent, again, other, unknown, stuck = 70, 71, 80, 90, 130 // the agent uses two connections
 	dir := t.TempDir()
 	kit.Must(t, os.WriteFile(filepath.Join(dir, "runtime"), nil, 0o600))
 	kit.Must(t, errors.Join(os.Symlink(".", filepath.Join(dir, "run")), os.Symlink(".", filepath.Join(dir, "var"))))
-	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}}
+	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}, stuck: {PID: 13, Name: "stuck", State: "T"}, again: {PID: 7, Name: "agent", State: "T"}}
 	for name, test := range map[string]struct {
 		looks []map[uint32]int
 		want  []uint32 // the daemon's findings
@@ -116,16 +118,20 @@ func TestUnread(t *testing.T) {
 		"reads all":         {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}, {agent: 900}}, nil},
 		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}, {agent: 1100}, {agent: 1200}}, []uint32{agent}},
 		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500}, {agent: 500}, {agent: 500, again: 500}}, []uint32{agent}},
+		"later the other":   {[]map[uint32]int{{again: 500}, {again: 500}, {again: 500}, {agent: 500, again: 500}}, []uint32{agent}},
+		"a second later":    {[]map[uint32]int{{}, {agent: 900}}, []uint32{agent}}, // and found after 5 s, no later
 		"runs":              {[]map[uint32]int{{other: 900}}, []uint32{other}},
 		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}},
-		"the longest first": {[]map[uint32]int{{other: 900}, {other: 900, unknown: 900}}, []uint32{other, unknown}},
+		"the longest first": {[]map[uint32]int{{other: 900}, {other: 900, unknown: 950}}, []uint32{other, unknown}},
 		"the most first":    {[]map[uint32]int{{other: 950, unknown: 900}}, []uint32{other, unknown}},
+		"in either order":   {[]map[uint32]int{{other: 900, unknown: 950}}, []uint32{unknown, other}},
 		"the stopped first": {[]map[uint32]int{{other: 900}, {other: 900, agent: 900}, {other: 900, agent: 900}}, []uint32{agent, other}},
+		"whoever it is":     {[]map[uint32]int{{other: 900}, {other: 900, stuck: 900}, {other: 900, stuck: 900}}, []uint32{stuck, other}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			began := time.Now()
 			o := host.Options{Endpoint: "unix://" + filepath.Join(dir, "var", "runtime"), Proc: proc, Usage: usage, Sockets: func() ([]host.Socket, error) {
-				sockets := []host.Socket{{Inode: 1, Peer: 7, Unread: 1}, {Path: "/other", Peer: agent, Unread: 1000}}
+				sockets := []host.Socket{{Inode: 1, Peer: 7, Unread: 1}, {Path: "/other", Peer: agent, Unread: 1000}, {Path: dir, Peer: agent, Unread: 1000}}
 				second := int(time.Since(began).Seconds())
 				if second > 9 {
 					return sockets, nil

@@ -94,11 +94,14 @@ func TestSilence(t *testing.T) {
 		"changes go on":           {containerd2, waiting, true, 2, false, 1, strings.Replace(problem, "of 2", "of 5", 1)},
 		"a socket shows it":       {containerd2, waiting, true, 2, false, 1, ""},
 		"no client is known":      {containerd2, waiting, true, 2, false, 1, alone},
+		"no process is known":     {containerd2, waiting, true, 2, false, 1, alone},
+		"containers go":           {containerd2, []pleg.State{pleg.StateCreated, pleg.StateExited, pleg.StateExited}, true, 2, false, 1, problem},
 		"since when, who knows":   {containerd2, waiting, true, 2, false, 0, ""},
 		"no events":               {containerd2, waiting, true, 2, false, 1, ""},
 		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
 		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1.7.29"}, waiting, true, 3, false, 0, ""},
 		"an older one of Debian":  {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.24~ds1"}, waiting, true, 3, false, 0, ""},
+		"another runtime's 2.0":   {&runtimeapi.VersionResponse{RuntimeName: "cri-o", RuntimeVersion: "2.0.0"}, waiting, true, 3, false, 0, ""},
 		"a runtime that may drop": {&runtimeapi.VersionResponse{RuntimeName: "cri-o", RuntimeVersion: "1.34.0"}, waiting, true, 3, false, 0, ""},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -107,7 +110,7 @@ func TestSilence(t *testing.T) {
 				a.events = nil
 			}
 			began := time.Now()
-			created := began
+			created := began.Add(time.Second) // 20 s before the look at 21 s
 			if name == "since when, who knows" {
 				created = time.Time{}
 			}
@@ -122,11 +125,15 @@ func TestSilence(t *testing.T) {
 				}
 				cache.Set("u", p, nil, time.Now())
 			}
-			w := host.New(host.Options{Endpoint: "unix:///runtime", Proc: withSelf(proc), Usage: usage, Sockets: func() ([]host.Socket, error) {
+			processes := fs.FS(withSelf(proc))
+			if name == "no process is known" {
+				processes = nil
+			}
+			w := host.New(host.Options{Endpoint: "unix:///runtime", Proc: processes, Usage: usage, Sockets: func() ([]host.Socket, error) {
 				if name == "no client is known" {
 					return nil, fs.ErrPermission
 				}
-				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 120}, {Path: "/runtime", Peer: 71}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
+				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 120}, {Path: "/runtime", Peer: 71}, {Path: "/runtime", Peer: 80}, {Path: "/runtime", Peer: 140}, {Path: "/other", Peer: 130}}, nil
 			}})
 			set()
 			cache.Set("never inspected", nil, errors.New("broken"), began)
@@ -155,9 +162,12 @@ func TestSilence(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second) // between two looks
 			for range test.changes {
-				if name == "sandboxes change" {
+				switch name {
+				case "sandboxes change":
 					sandboxes++
-				} else {
+				case "containers go":
+					states = states[:len(states)-1]
+				default:
 					states = append(states, pleg.StateExited)
 				}
 				set()

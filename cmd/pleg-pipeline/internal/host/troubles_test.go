@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
@@ -96,6 +98,14 @@ func TestTroubles(t *testing.T) {
 		r.Sandboxes = append(r.Sandboxes, &runtimeapi.PodSandbox{Id: "s9", Metadata: meta, Labels: labels, RuntimeHandler: "run?"})
 		return r
 	}
+	newer := container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}})
+	newer.After = func(answer any) any { // with fields that this program does not know
+		if list, is := answer.(*runtimeapi.ListContainersResponse); is {
+			fields := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), []byte("new"))
+			list.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(fields, 1, protowire.VarintType), 7))
+		}
+		return answer
+	}
 	onlyUID := map[string]string{"io.kubernetes.pod.uid": "u9"}
 	const notRead = " has text that is not UTF-8, so that a kubelet cannot read the list"
 	for name, test := range map[string]struct {
@@ -122,6 +132,7 @@ func TestTroubles(t *testing.T) {
 		"no id":       {container(&runtimeapi.Container{Metadata: &runtimeapi.ContainerMetadata{Name: "x"}}), "runtime fails problem: the list of containers has malformed items: container x (no id) of shop/web-0 has no id"},
 		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
 		"not UTF-8":   {container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}}), "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
+		"and newer":   {newer, "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			requireTrouble(t, withoutSockets, connect(t, test.runtime), podcache.New(), test.want)
@@ -154,6 +165,41 @@ func TestConditionsEnd(t *testing.T) {
 				t.Errorf("after %v: since %q, want %q", time.Since(began), got, want)
 			}
 			time.Sleep(6800 * time.Millisecond)
+		}
+	})
+}
+
+// A runtime that does not answer is asked again: each question ends after its time.
+func TestQuestionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		ended := make(map[string]map[time.Duration]bool) // of each call
+		r, w := pods(1, 0), host.New(withoutSockets)
+		r.Before = func(ctx context.Context, request any) error {
+			asked := time.Now()
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			kind := fmt.Sprintf("%T", request)
+			if ended[kind] == nil {
+				ended[kind] = make(map[time.Duration]bool)
+			}
+			ended[kind][time.Since(asked)] = true
+			return ctx.Err()
+		}
+		conn := connect(t, r)
+		stop := kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, conn, podcache.New()) })
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		got := fmt.Sprint(ended)
+		mu.Unlock()
+		const want = "map[*v1.ImageFsInfoRequest:map[5s:true] *v1.ListContainersRequest:map[20s:true] *v1.ListPodSandboxRequest:map[20s:true] *v1.StatusRequest:map[5s:true]]"
+		if got != want {
+			t.Errorf("the questions ended after %s, want %s", got, want)
+		}
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returns %v, want the end of its context", err)
 		}
 	})
 }
@@ -313,6 +359,7 @@ func TestCounts(t *testing.T) {
 		"enough":      {status(40, 200, 0, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
 		"of three pods": {status(10, 171, 4, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 191 containers have exited and 10 sandboxes are not ready, and all are in every list; most in shop/web-0, 175" +
 			"network plugin warning: the network plugin gave no address: 2 of 13 sandboxes are ready and have none"},
+		"of two alike": {status(1, 5, 100, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 10 containers have exited and 200 sandboxes are not ready, and all are in every list; most in shop/web-0, 105"},
 		"many run too": {status(41, 200, 0, "10.0.0.1"), ""},
 		"not many":     {status(500, 0, 999, "10.0.0.1"), ""},
 		"sandboxes":    {status(500, 0, 1000, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 0 containers have exited and 1000 sandboxes are not ready, and all are in every list; most in shop/web-0, 1000"},
@@ -321,8 +368,10 @@ func TestCounts(t *testing.T) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache := podcache.New()
 			cache.Set("never inspected", nil, errors.New("broken"), time.Now())
-			for n, of := range []*pleg.PodStatus{few, test.status, few} {
-				if n == 1 || name == "of three pods" {
+			alike := *test.status
+			alike.Name = "web-1"
+			for n, of := range []*pleg.PodStatus{few, test.status, few, &alike} {
+				if n == 1 || n == 3 && name == "of two alike" || n != 3 && name == "of three pods" {
 					cache.Set(pleg.PodUID(fmt.Sprint(n)), of, nil, time.Now())
 				}
 			}

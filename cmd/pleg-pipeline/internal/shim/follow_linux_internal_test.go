@@ -14,6 +14,8 @@ import (
 func TestPidfds(t *testing.T) {
 	kit.Must(t, exec.CommandContext(t.Context(), "true").Run()) // files that the first one opens stay open
 	before := openFiles(t)
+	p := New(Options{}).o.Follower
+	p.Forget(os.Getpid()) // which it does not follow
 	var running []*exec.Cmd
 	for range 100 {
 		sleep := exec.CommandContext(t.Context(), "sleep", "60")
@@ -29,7 +31,6 @@ func TestPidfds(t *testing.T) {
 		return pids
 	}
 	t.Cleanup(func() { end(running) })
-	p := newPidfds()
 	for _, c := range running {
 		kit.Must(t, p.Follow(c.Process.Pid))
 		kit.Must(t, p.Follow(c.Process.Pid))
@@ -52,6 +53,10 @@ func TestPidfds(t *testing.T) {
 	}
 	end(running)
 	running = nil
+	null, err := os.Open(os.DevNull) // it gets the number of a file that was closed
+	kit.Must(t, err)
+	p.Forget(want[0])
+	kit.Must(t, null.Close())
 	if after := openFiles(t); after != before {
 		t.Errorf("%d files are open, want %d as before", after, before)
 	}

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
@@ -41,8 +40,8 @@ func (w *Watcher) isOverloaded() bool {
 	text, _ := fs.ReadFile(w.o.Proc, "loadavg") // empty if it is not there
 	var load [3]float64
 	var runnable int
-	_, err := fmt.Sscan(strings.ReplaceAll(string(text), "/", " "), &load[0], &load[1], &load[2], &runnable)
-	return err == nil && runnable > overloaded*runtime.NumCPU()
+	_, _ = fmt.Sscan(string(text), &load[0], &load[1], &load[2], &runnable) // 0 without the text
+	return runnable > overloaded*runtime.NumCPU()
 }
 
 // endIsLost reports whether the runtime does not know in time that a container has ended. It adds

@@ -134,10 +134,9 @@ func (v *verbose) cgroupPath() string {
 // slicePath returns the path of a systemd slice: "a-b.slice" is in "a.slice".
 func slicePath(slice string) string {
 	var folders []string
-	name := strings.TrimSuffix(slice, ".slice")
-	for i, r := range name {
+	for i, r := range slice {
 		if r == '-' {
-			folders = append(folders, name[:i]+".slice")
+			folders = append(folders, slice[:i]+".slice")
 		}
 	}
 	return path.Join(append(folders, slice)...)
@@ -146,9 +145,6 @@ func slicePath(slice string) string {
 // exists reports whether there is a process with this number that is no zombie. It may be another
 // process by now: then nothing is certain.
 func (w *Watcher) exists(pid int) bool {
-	if w.o.Proc == nil {
-		return false
-	}
 	p, _ := process.Read(w.o.Proc, pid)
 	return p != nil && p.State != ""
 }
@@ -159,11 +155,8 @@ const hostPIDs = "pid:[4026531836]"
 // hasEnded reports whether the process that the runtime takes for a container's first is gone.
 // Only the host's pid namespace shows that.
 func (w *Watcher) hasEnded(pid int) bool {
-	if w.o.Proc == nil || pid <= 0 {
-		return false
-	}
-	namespace, err := fs.ReadLink(w.o.Proc, "self/ns/pid")
-	return err == nil && namespace == hostPIDs && !w.exists(pid)
+	namespace, _ := fs.ReadLink(w.o.Proc, "self/ns/pid") // "" if it is not known
+	return pid > 0 && namespace == hostPIDs && !w.exists(pid)
 }
 
 // isGone reports whether a scope of systemd is gone although the slice of its pod exists: systemd

@@ -1,12 +1,14 @@
 package shim_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,14 +33,17 @@ type node struct {
 	files atomic.Pointer[fstest.MapFS]
 	cache *podcache.Cache
 	asked atomic.Int64
+	lists []time.Time // when lists of a pod were requested
 	// status is that of the pipeline. opened counts the files that were opened, open those that are not
 	// closed, read those that were read while they stayed open.
 	status             atomic.Pointer[pleg.Status]
 	opened, open, read atomic.Int64
 	// followed are the processes that the watcher follows.
 	followed *following
-	// steady means that no file changes, so that each may stay open.
+	// steady means that a file may stay open, and is read again, as in a true /proc.
 	steady bool
+	// refuse is a process that cannot be followed, reused one whose number is that of another process by then.
+	refuse, reused int
 }
 
 // Open returns a file without the method that reads it again: that would read the old content.
@@ -50,7 +55,7 @@ func (n *node) Open(name string) (fs.File, error) {
 	}
 	n.open.Add(1)
 	if n.steady {
-		return steadyFile{file{f, n}}, nil
+		return steadyFile{file{f, n}, name}, nil
 	}
 	return file{f, n}, nil
 }
@@ -65,15 +70,27 @@ func (f file) Close() error {
 	return f.File.Close()
 }
 
-type steadyFile struct{ file }
+type steadyFile struct {
+	file
+	name string
+}
 
 func (f steadyFile) ReadAt(b []byte, at int64) (int, error) {
 	f.of.read.Add(1)
-	return f.File.(io.ReaderAt).ReadAt(b, at)
+	if now := (*f.of.files.Load())[f.name]; now != nil {
+		return bytes.NewReader(now.Data).ReadAt(b, at)
+	}
+	return 0, fs.ErrNotExist
 }
 
-func (n *node) Cache() cache.Reader       { return n.cache }
-func (n *node) RequestRelist(pleg.PodUID) { n.asked.Add(1) }
+func (n *node) Cache() cache.Reader { return n.cache }
+
+func (n *node) RequestRelist(uid pleg.PodUID) {
+	if _, known := n.cache.Entry(uid); known {
+		n.asked.Add(1)
+		n.lists = append(n.lists, time.Now())
+	}
+}
 
 func (n *node) Status(context.Context) (pleg.Status, error) {
 	if s := n.status.Load(); s != nil {
@@ -101,8 +118,11 @@ func (f *following) runs(pid int) bool {
 }
 
 func (f *following) Follow(pid int) error {
-	if !f.runs(pid) {
+	if !f.runs(pid) || pid == f.refuse {
 		return fs.ErrNotExist
+	}
+	if pid == f.reused {
+		f.set(map[int][]string{pid: {"x", "S", "x", "0::/other", ""}})
 	}
 	f.pids[pid] = true
 	return nil
@@ -121,7 +141,7 @@ func (f *following) Ended() (ended []int) {
 }
 
 // set changes processes: each is its name, state, command line, cgroup and children, and "orphan" if
-// init has adopted it. An empty process has ended.
+// init has adopted it. Children after a bar are those of a second thread. An empty process has ended.
 func (n *node) set(processes map[int][]string) {
 	files := maps.Clone(*n.files.Load())
 	for pid, p := range processes {
@@ -145,7 +165,9 @@ func (n *node) set(processes map[int][]string) {
 		put(fmt.Sprintf("task/%d/stat", pid), stat)
 		put("cmdline", p[2])
 		put("cgroup", p[3])
-		put(fmt.Sprintf("task/%d/children", pid), p[4])
+		first, second, _ := strings.Cut(p[4], "|")
+		put(fmt.Sprintf("task/%d/children", pid), first)
+		put(fmt.Sprintf("task/%d/children", pid+1), second)
 	}
 	n.files.Store(&files)
 }
@@ -191,8 +213,11 @@ func TestStuck(t *testing.T) {
 		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []nodestate.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, nil},
 		"and a later end":     {containerd, map[int][]string{10: shimIn("T")}, []nodestate.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, map[int][]string{11: inC1("Z")}},
 		"an end":              {containerd, map[int][]string{11: inC1("Z")}, nil, true, nil},
+		"a frozen cgroup v2":  {containerd, map[int][]string{10: {"containerd-shim", "S", shimLine, "0::/v2/frozen\n", "11 12 "}, 11: inC1("Z")}, []nodestate.Stuck{{Shim: &nodestate.Process{PID: 10, Name: "containerd-shim", State: "D"}, Container: "nginx", ID: "c1"}}, false, nil},
+		"no frozen cgroup":    {containerd, map[int][]string{10: {"containerd-shim", "S", shimLine, "0::/v2\n", "11 12 "}, 11: inC1("Z")}, []nodestate.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
 		"a lost end":          {containerd, map[int][]string{11: nil}, []nodestate.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
 		"an exec ended":       {containerd, map[int][]string{11: nil, 10: {"containerd-shim", "S", shimLine, "", "12 13"}, 13: inC1("S")}, nil, false, nil},
+		"a zombie, not yet":   {containerd, map[int][]string{11: inC1("Z"), 10: {"containerd-shim", "S", shimLine, "", "11 12 13"}, 13: inC1("S")}, nil, false, nil},
 		"conmon ended":        {crio, map[int][]string{10: nil}, []nodestate.Stuck{{Shim: &nodestate.Process{PID: 10}}}, false, nil},
 		"and its container":   {crio, map[int][]string{10: nil, 11: nil}, []nodestate.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
 		"another shim":        {map[int][]string{10: {"containerd-shim", "S", "/bin/containerd-shim-runsc-v1\x00-id\x00sandbox\x00", "", "11"}, 11: inC1("S")}, map[int][]string{11: nil}, nil, false, nil},
@@ -205,8 +230,12 @@ func TestStuck(t *testing.T) {
 			state := pleg.StateRunning
 			n.running(state)
 			w := n.watcher()
-			if name == "a frozen cgroup" {
-				w = shim.New(shim.Options{Proc: n, Follower: n.following(), Cgroups: fstest.MapFS{"unified/pod/frozen/cgroup.events": {Data: []byte("populated 1\nfrozen 1\n")}}})
+			if strings.Contains(name, "cgroup") {
+				w = shim.New(shim.Options{Proc: n, Follower: n.following(), Cgroups: fstest.MapFS{
+					"unified/pod/frozen/cgroup.events": {Data: []byte("populated 1\nfrozen 1\n")},
+					"v2/frozen/cgroup.events":          {Data: []byte("frozen 1\npopulated 1\n")},
+					"v2/cgroup.events":                 {Data: []byte("populated 1\nfrozen 0\n")},
+				}})
 			}
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func(seconds int) {
@@ -292,25 +321,37 @@ func TestStuck(t *testing.T) {
 }
 
 // TestTimes causes troubles between two looks, 5.5 s after the beginning, and others 7 s later. The file says when each is found, since
-// when it is, and when a list of the pod is requested.
+// when it is, when a list of the pod is requested, how many files were opened in a second and are open, and which processes are followed.
 func TestTimes(t *testing.T) {
 	containerd, crio := map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2}, map[int][]string{10: conmon, 11: inC1("S")}
+	usual := [2]int{5, 12}
+	alone := func(children string) map[int][]string {
+		return map[int][]string{10: {"containerd-shim", "S", shimLine, "", children}, 11: inC1("S")}
+	}
 	var all strings.Builder
 	for _, test := range []struct {
 		name                   string
 		before, trouble, later map[int][]string
+		at                     [2]int // the seconds of trouble and later, if not those
 	}{
-		{"a stopped shim", containerd, map[int][]string{10: shimIn("T")}, map[int][]string{10: shimIn("S")}},
-		{"and an end", containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, map[int][]string{10: shimIn("S")}},
-		{"and a later end", containerd, map[int][]string{10: shimIn("t")}, map[int][]string{11: inC1("Z")}},
-		{"an end, then its shim is stopped", containerd, map[int][]string{11: nil}, map[int][]string{10: shimIn("T")}},
-		{"two lost ends", containerd, map[int][]string{11: nil}, map[int][]string{12: nil}},
-		{"conmon ended", crio, map[int][]string{10: nil}, map[int][]string{11: nil}},
-		{"a shim in the disk ends", containerd, map[int][]string{10: shimIn("D")}, map[int][]string{10: nil}},
+		{"a stopped shim", containerd, map[int][]string{10: shimIn("T")}, map[int][]string{10: shimIn("S")}, usual},
+		{"and an end", containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, map[int][]string{10: shimIn("S")}, usual},
+		{"and a later end", containerd, map[int][]string{10: shimIn("t")}, map[int][]string{11: inC1("Z")}, usual},
+		{"an end, then its shim is stopped", containerd, map[int][]string{11: nil}, map[int][]string{10: shimIn("T")}, usual},
+		{"two lost ends", containerd, map[int][]string{11: nil}, map[int][]string{12: nil}, usual},
+		{"conmon ended", crio, map[int][]string{10: nil}, map[int][]string{11: nil}, usual},
+		{"a shim in the disk ends", containerd, map[int][]string{10: shimIn("D")}, map[int][]string{10: nil}, usual},
+		{"a container starts late", alone("11"), map[int][]string{10: shimIn("S"), 12: inC2}, map[int][]string{12: nil}, usual},
+		{"minutes late", alone("11"), map[int][]string{10: shimIn("S"), 12: inC2}, map[int][]string{12: nil}, [2]int{70, 125}},
+		{"an exec's end while another is sought", alone("11"), map[int][]string{11: nil, 10: alone("13")[10], 13: inC1("S")}, map[int][]string{13: nil}, [2]int{8, 15}},
+		{"an exec of an older thread", map[int][]string{10: alone("15|11 12")[10], 11: inC1("S"), 12: inC2, 15: inC1("S")}, map[int][]string{15: nil}, map[int][]string{11: nil}, usual},
+		{"without a shim", map[int][]string{11: append(inC1("S"), "orphan")}, map[int][]string{12: append(slices.Clone(inC2), "orphan")}, map[int][]string{11: nil}, usual},
+		{"its conmon starts late", map[int][]string{11: inC1("S")}, crio, map[int][]string{11: nil}, usual},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
-			n := &node{cache: podcache.New()}
+			n := &node{cache: podcache.New(), steady: true}
 			n.files.Store(&fstest.MapFS{"self/stat": {}})
+			n.set(map[int][]string{30: {"containerd-shim", "S", strings.Replace(shimLine, "sandbox", "foreign", 1), "", "31"}, 31: {"x", "S", "x", "0::/other", ""}})
 			n.set(test.before)
 			n.load(fmt.Sprintf("2.89 2.16 1.62 %d/5000 812\n", 4*runtime.NumCPU())) // not overloaded yet
 			n.running(pleg.StateRunning)
@@ -318,18 +359,19 @@ func TestTimes(t *testing.T) {
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			time.Sleep(500 * time.Millisecond)
 			all.WriteString(test.name + "\n")
-			last := " 0 lists"
-			for second := range 40 {
+			last := ""
+			for second := range test.at[1] + 28 {
 				n.running(pleg.StateRunning)
 				switch second {
-				case 5:
+				case test.at[0]:
 					n.set(test.trouble)
-				case 12:
+				case test.at[1]:
 					n.set(test.later)
 				}
+				opened := n.opened.Load()
 				time.Sleep(time.Second)
 				synctest.Wait()
-				now := fmt.Sprintf(" %d lists", n.asked.Load())
+				now := fmt.Sprintf(" %d lists, %d files opened, %d open, following %v", n.asked.Load(), n.opened.Load()-opened, n.open.Load(), slices.Sorted(maps.Keys(n.followed.pids)))
 				for _, s := range w.Stuck() {
 					now += fmt.Sprintf("; %s %s of %s/%s %s since %v, shim %v", s.Container, s.ID, s.Namespace, s.Name, s.UID, s.Since.Sub(began), s.Shim)
 				}
@@ -351,6 +393,7 @@ func TestStartedLater(t *testing.T) {
 	}{
 		"its conmon has ended":     {map[int][]string{11: append(inC1("S"), "orphan")}, true},
 		"beside its exec":          {map[int][]string{11: append(inC1("S"), "orphan"), 100: append(inC1("S"), "orphan")}, true},
+		"beside an exec's conmon":  {map[int][]string{5: {"conmon", "S", conmonLine + "-e\x00", "0::/conmon-c1", "", "orphan"}, 11: append(inC1("S"), "orphan")}, true},
 		"of two, the other's runs": {map[int][]string{20: {"conmon", "S", strings.Replace(conmonLine, "c1", "c2", 1), "0::/c2", ""}, 11: append(inC1("S"), "orphan")}, true},
 		"its conmon runs":          {map[int][]string{10: {"conmon", "S", conmonLine, "0::/conmon-c1", "12"}, 11: append(inC1("S"), "orphan")}, false},
 		"something else runs it":   {map[int][]string{11: inC1("S")}, false},
@@ -473,23 +516,26 @@ func TestIdleNode(t *testing.T) {
 	}
 }
 
-// TestHangingPod uses a shim of which a thread waits for a disk. It is found while an inspection of its pod
+// TestHangingPod uses two shims of which a thread waits for a disk. One is found while an inspection of its pod
 // hangs, or waits for its next try.
 func TestHangingPod(t *testing.T) {
 	for name, status := range map[string]pleg.Status{
 		"now":    {Overdue: []pleg.Inspection{{UID: "sandbox002"}}},
 		"before": {Quarantined: []pleg.Quarantined{{UID: "sandbox002"}}},
+		"CRI-O":  {Overdue: []pleg.Inspection{{UID: "sandbox002"}}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			n, w := many(20, false)
+			program := map[bool]string{false: "containerd-shim", true: "conmon"}[name == "CRI-O"]
+			n, w := many(20, name == "CRI-O")
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			time.Sleep(5 * time.Second)
 			status.At = time.Now()
 			n.status.Store(&status)
 			n.thread(1002, 777, "D")
+			n.thread(1003, 778, "D")
 			time.Sleep(4 * time.Second)
 			synctest.Wait()
-			if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
+			if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: program, State: "D"}) {
 				t.Errorf("found %+v", got)
 			}
 		})
@@ -500,10 +546,13 @@ func TestHangingPod(t *testing.T) {
 func TestLongestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, w := many(20, false)
+		if got := w.Stuck(); got != nil {
+			t.Errorf("before the first look: %+v", got)
+		}
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 		time.Sleep(5 * time.Second)
 		for _, pod := range []int{5, 2} {
-			n.set(map[int][]string{1000 + pod: {"containerd-shim", "T", strings.Replace(shimLine, "sandbox", fmt.Sprintf("sandbox%03d", pod), 1), "", fmt.Sprint(5000 + pod)}})
+			n.set(map[int][]string{1000 + pod: shimOf(pod, "T")})
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 		}
@@ -513,19 +562,57 @@ func TestLongestFirst(t *testing.T) {
 	})
 }
 
-// TestForgets removes pods whose processes run on: no process is followed any more, and no file stays open.
+// shimOf returns the shim of a pod that [many] made.
+func shimOf(pod int, state string) []string {
+	return []string{"containerd-shim", state, strings.Replace(shimLine, "sandbox", fmt.Sprintf("sandbox%03d", pod), 1), "", fmt.Sprint(5000 + pod)}
+}
+
+// TestWithoutContainers stops the shims of two pods of which no container runs: all have ended in one, and the
+// other was listed before its shim ran.
+func TestWithoutContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, w := many(20, false)
+		n.set(map[int][]string{1007: nil, 5007: nil})
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+		for pod, after := range map[int]time.Duration{5: 5500 * time.Millisecond, 7: 0} {
+			time.AfterFunc(after, func() {
+				id := fmt.Sprintf("sandbox%03d", pod)
+				n.cache.Set(pleg.PodUID(id), &pleg.PodStatus{
+					UID: pleg.PodUID(id), Sandboxes: []*pleg.SandboxStatus{{ID: pleg.ContainerID(id), Ready: true}},
+					Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(id + "c"), State: pleg.StateExited}},
+				}, nil, time.Now())
+			})
+		}
+		time.Sleep(5500 * time.Millisecond)
+		n.set(map[int][]string{1007: shimOf(7, "S"), 5005: nil})
+		time.Sleep(5 * time.Second)
+		n.set(map[int][]string{1005: shimOf(5, "T"), 1007: shimOf(7, "T")})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := w.Stuck(); len(got) != 2 || got[0].UID != "sandbox007" || got[1].UID != "sandbox005" {
+			t.Errorf("found %+v, want both", got)
+		}
+	})
+}
+
+// TestForgets removes pods whose processes run on, or ends: no process is followed any more, and no file stays open.
 func TestForgets(t *testing.T) {
 	for name, crio := range map[string]bool{"containerd": false, "CRI-O": true} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			n, w := many(20, crio)
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-			for _, pods := range []int{20, 0} {
+			stop := kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			for _, pods := range []int{20, 10, 0} {
+				if pods == 0 {
+					if err := stop(); !errors.Is(err, context.Canceled) {
+						t.Errorf("Run returns %v, want the end of its context", err)
+					}
+				}
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
 				if files, followed := n.open.Load(), len(n.followed.pids); files != int64(pods) || followed != 2*pods {
 					t.Errorf("%d pods: %d files are open, and %d processes followed, want that of each shim, and two of each pod", pods, files, followed)
 				}
-				for i := range pods {
+				for i := range pods / 2 {
 					n.cache.Delete(pleg.PodUID(fmt.Sprintf("sandbox%03d", i)), time.Now())
 				}
 			}
@@ -533,21 +620,42 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// TestShimEndsWhenFound uses a shim that ends between two looks at its files: it is not followed.
+// TestShimEndsWhenFound uses a shim that ends between two looks at its files, or before it can be followed: it is
+// not followed.
 func TestShimEndsWhenFound(t *testing.T) {
+	for name, refuse := range map[string]int{"its files": 0, "follows": 1000} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n, w := many(1, false)
+			n.refuse = refuse
+			if refuse == 0 {
+				files := maps.Clone(*n.files.Load())
+				delete(files, "1000/task/1000/stat")
+				n.files.Store(&files)
+			}
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			for range 2 {
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if len(n.followed.pids) > 0 || n.open.Load() > 0 {
+					t.Errorf("%v are followed, %d files are open", n.followed.pids, n.open.Load())
+				}
+				n.cache.Delete("sandbox000", time.Now())
+			}
+		})
+	}
+}
+
+// TestReusedNumber uses a process that ends before it is followed, and whose number is used again: that process is
+// not followed.
+func TestReusedNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, w := many(1, false)
-		files := maps.Clone(*n.files.Load())
-		delete(files, "1000/task/1000/stat")
-		n.files.Store(&files)
+		n.reused = 5000
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-		for range 2 {
-			time.Sleep(3 * time.Second)
-			synctest.Wait()
-			if len(n.followed.pids) > 0 || n.open.Load() > 0 {
-				t.Errorf("%v are followed, %d files are open", n.followed.pids, n.open.Load())
-			}
-			n.cache.Delete("sandbox000", time.Now())
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if len(n.followed.pids) != 1 || !n.followed.pids[1000] {
+			t.Errorf("%v are followed, want the shim alone", n.followed.pids)
 		}
 	})
 }
