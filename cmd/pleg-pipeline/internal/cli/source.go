@@ -200,6 +200,9 @@ func (e daemonError) Unwrap() error { return e.err }
 
 // fromDaemon returns the error of a call of the daemon in a form that is safe to print.
 func fromDaemon(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && err != nil && !time.Now().Before(deadline) {
+		<-ctx.Done() // the server has the same deadline, and may end the call first
+	}
 	switch {
 	case err == nil:
 		return nil
