@@ -65,6 +65,8 @@ type Process struct {
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
 	// Proc contains the processes. If nil, /proc.
 	Pressure, Cgroups, Proc fs.FS
+	// Config is the configuration of crictl that is read if no other is named. If empty, /etc/crictl.yaml.
+	Config string
 	// Sockets are the endpoints of runtimes that are tried last. If nil, the well-known endpoints.
 	Sockets []string
 }
@@ -85,6 +87,7 @@ func (p Process) withDefaults() Process {
 	p.Pressure = cmp.Or(p.Pressure, os.DirFS("/proc/pressure"))
 	p.Cgroups = cmp.Or(p.Cgroups, os.DirFS("/sys/fs/cgroup"))
 	p.Proc = cmp.Or(p.Proc, os.DirFS("/proc"))
+	p.Config = cmp.Or(p.Config, endpoint.DefaultConfig)
 	if p.Sockets == nil {
 		p.Sockets = endpoint.WellKnown()
 	}

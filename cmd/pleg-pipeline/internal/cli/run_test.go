@@ -366,6 +366,17 @@ func TestRunWaitsForASocket(t *testing.T) {
 	simulated.stopAndWait(t)
 }
 
+// TestConfigurationOfCrictl names a runtime there, and no flag names one.
+func TestConfigurationOfCrictl(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "crictl.yaml")
+	kit.Must(t, os.WriteFile(config, []byte("runtime-endpoint: unix:///none/socket\n"), 0o600))
+	code, _, stderr := execute(t, cli.Process{Config: config, Sockets: []string{}}, "run")
+	if want := "\n  the address is from " + config + "; name another one with --runtime-endpoint,\n"; code != cli.ExitFailure || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, stderr %q, want %q", code, stderr, want)
+	}
+}
+
 // TestRunBoundsClients connects one client more than each flag allows.
 func TestRunBoundsClients(t *testing.T) {
 	t.Parallel()

@@ -125,7 +125,7 @@ func (f *runtimeFlags) resolve(ctx context.Context, p Process) (endpoint.Endpoin
 		Flag:          f.endpoint,
 		Config:        f.config,
 		Getenv:        p.Getenv,
-		DefaultConfig: endpoint.DefaultConfig,
+		DefaultConfig: p.Config,
 		WellKnown:     p.Sockets,
 	}.Resolve(ctx)
 }

@@ -53,6 +53,7 @@ var usageErrors = []struct{ args, want string }{
 	{"run --inspectors 0", "--inspectors must be at least 1, got 0"},
 	{"run --inspectors -2", "--inspectors must be at least 1, got -2"},
 	{"run -o xml", `"-o, --output" flag: want text, wide, name, json`},
+	{"run -o JSON", `"-o, --output" flag: want text, wide, name, json`},
 	{"run --quiet", "--quiet needs --socket, --listen, --nats or --otlp"},
 	{"run --nats nats://h", "--nats needs --cluster"},
 	{"run --nats nats://h:4222,nats://secret@h --cluster c", "--nats must have no user, password or token"},

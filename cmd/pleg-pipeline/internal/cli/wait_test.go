@@ -316,6 +316,9 @@ func TestDaemonStopsWhileItIsAsked(t *testing.T) {
 			time.AfterFunc(20*time.Second, func() { is(state) })
 			began, asks := time.Now(), serveHostile(t, "", &hostile.Daemon{OnStatus: hostileDaemons()["no answers"].OnStatus})
 			p := cli.Process{Proc: &sees, Dial: func(ctx context.Context, path string) (net.Conn, error) {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
 				if at, ok := ctx.Deadline(); ok && time.Until(at) <= 2*time.Second { // only connects, which takes no time
 					return net.Dial("unix", socket)
 				}
