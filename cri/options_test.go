@@ -50,7 +50,7 @@ func TestNewRejects(t *testing.T) {
 			}
 			client, err = cri.New("/a://"+strings.Repeat("x", 102), cri.Options{Registerer: registry}) // as long as allowed
 			must(t, err)                                                                               // nothing is left in the registry
-			if _, err := cri.New("/s", cri.Options{Registerer: registry}); err == nil || !strings.HasPrefix(err.Error(), "cri: register metric pleg_") {
+			if _, err := cri.New("/s", cri.Options{Registerer: registry}); !errors.As(err, new(prometheus.AlreadyRegisteredError)) || !strings.HasPrefix(err.Error(), "cri: register metric pleg_") {
 				t.Errorf("a second client with the registerer: %v", err)
 			}
 			must(t, client.Close())
@@ -93,6 +93,11 @@ func TestMetrics(t *testing.T) {
 		_, err = client.PodStatus(t.Context(), pod([]string{"s"}, []string{"gone", "too"}), nil)
 		must(t, err)
 		<-watchEvents(t, client).opened // it asks for the version too
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if _, err := client.Check(ended); err == nil {
+			t.Error("a call whose context has ended succeeds")
+		}
 		var got, helps []string
 		for _, family := range requireSeries() {
 			helps = append(helps, family.GetName()+" "+family.GetHelp())
@@ -109,11 +114,12 @@ func TestMetrics(t *testing.T) {
 		want := []string{
 			"kubelet_runtime_operations_duration_seconds podsandbox_status 3 5 0.005 0.05",
 			"kubelet_runtime_operations_errors_total container_status 2",
+			"kubelet_runtime_operations_errors_total version 1",
 			"kubelet_runtime_operations_total container_status 2",
 			"kubelet_runtime_operations_total list_containers 1",
 			"kubelet_runtime_operations_total list_podsandbox 1",
 			"kubelet_runtime_operations_total podsandbox_status 1",
-			"kubelet_runtime_operations_total version 2",
+			"kubelet_runtime_operations_total version 3",
 		}
 		if wantHelps := []string{
 			"kubelet_runtime_operations_duration_seconds Duration in seconds of runtime operations. Broken down by operation type.",

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if want := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600}; !slices.Equal(buckets, want) {
 		t.Errorf("the buckets of the lag are %v, want %v", buckets, want)
 	}
-	if _, err := fleet.NewPublisher(o); err == nil || err.Error() != "new publisher: register metric pleg_fleet_published_events_total: duplicate metrics collector registration attempted (does another pipeline use this registerer? wrap it with prometheus.WrapRegistererWith)" {
+	if _, err := fleet.NewPublisher(o); !errors.As(err, new(prometheus.AlreadyRegisteredError)) || err.Error() != "new publisher: register metric pleg_fleet_published_events_total: duplicate metrics collector registration attempted (does another pipeline use this registerer? wrap it with prometheus.WrapRegistererWith)" {
 		t.Errorf("a second publisher with these metrics: %v", err)
 	}
 }

@@ -348,7 +348,7 @@ func TestCloseWithoutServe(t *testing.T) {
 		if families, err := registry.Gather(); err != nil || len(families) == 0 {
 			t.Errorf("%d metrics, %v, want those of the server that is not closed", len(families), err)
 		}
-		if _, err := server.New(p, server.Options{Registerer: registry}); err == nil || err.Error() != taken {
+		if _, err := server.New(p, server.Options{Registerer: registry}); !errors.As(err, new(prometheus.AlreadyRegisteredError)) || err.Error() != taken {
 			t.Errorf("a second server with the registerer: %v, want %s", err, taken)
 		}
 		s.Close()

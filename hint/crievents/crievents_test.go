@@ -259,7 +259,7 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		if kit.Metric(t, reg, "kubelet_evented_pleg_connection_error_count") == 0 {
 			t.Error("no break of a stream is counted under the kubelet's name")
 		}
-		if _, err := crievents.New(rt, &target{}, o); err == nil || !strings.HasPrefix(err.Error(), "register metric pleg_") {
+		if _, err := crievents.New(rt, &target{}, o); !errors.As(err, new(prometheus.AlreadyRegisteredError)) || !strings.HasPrefix(err.Error(), "register metric pleg_") {
 			t.Errorf("a second follower with the registerer: %v", err)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,21 +24,14 @@ type storedMessage struct {
 }
 
 // serveCluster serves the streams of a cluster to readers, and returns the address of the server. It refuses the first
-// readers, and all who want every message of the stream "broken". It knows no options of a consumer but its filters;
+// readers, all who want every message of the stream "broken", and the third question for "breaks". It knows no options of a consumer but its filters;
 // tests/real/fleet has real servers.
 func serveCluster(t *testing.T, streams map[string][]storedMessage, limit int, refused int32) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	kit.Must(t, err)
-	var clients sync.WaitGroup
-	clients.Go(func() {
-		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-			c := &clusterReader{conn, streams, limit, refused, make(map[string]string), make(map[string]string)}
-			clients.Go(c.serve)
-		}
+	return listen(t, nil, func(conn net.Conn, _ io.Writer) {
+		c := &clusterReader{conn, streams, limit, refused, make(map[string]string), make(map[string]string)}
+		c.serve()
 	})
-	t.Cleanup(func() { _ = l.Close(); clients.Wait() })
-	return l.Addr().String()
 }
 
 // clusterReader answers one connection.
@@ -105,7 +97,7 @@ func (c *clusterReader) answer(call []string, inbox, request string) {
 		c.filters[call[3]] = strings.Join(append(r.Config.Filters, r.Config.Filter), " ")
 		filters, _ := json.Marshal(r.Config.Filters)
 		answer = fmt.Sprintf(`{"name":%q,"config":{"filter_subjects":%s},"num_pending":%d}`, call[3], filters, len(c.wanted(call[2], call[3])))
-		if call[2] == "broken" && r.Config.Filter == ">" {
+		if call[2] == "broken" && r.Config.Filter == ">" || call[2] == "breaks" && len(c.filters) > 2 {
 			answer = `{"error":{"code":500,"description":"it is broken"}}`
 		}
 	case "CONSUMER.MSG":
@@ -185,7 +177,7 @@ func TestViewsOfACluster(t *testing.T) {
 			agentOf("n3", fine, time.Hour), agentOf("n4", fine, 2*time.Hour),
 		},
 	}
-	streams["copy"], streams["broken"] = streams["pleg-v2-c"][:5], streams["pleg-v2-c"]
+	streams["copy"], streams["broken"], streams["breaks"] = streams["pleg-v2-c"][:5], streams["pleg-v2-c"], streams["pleg-v2-c"]
 	of := map[string]string{
 		"ALL": serveCluster(t, streams, 0, 0), "FULL": serveCluster(t, streams, 1000, 0),
 		"EMPTY": serveCluster(t, map[string][]storedMessage{"pleg-v2-c": nil, "KV_pleg-agents": nil}, 0, 0), "NONE": serveCluster(t, nil, 0, 0),
@@ -193,7 +185,7 @@ func TestViewsOfACluster(t *testing.T) {
 	var all strings.Builder
 	for _, args := range []string{
 		"ALL pods", "ALL pods --node n1 --node n2 -o name", "ALL pods -n shop -o name", "ALL pods -n bank -o json", "ALL pods --nats-stream copy -o name", "ALL pods --nats-stream broken", "ALL pods --node n1 -o name", "ALL pods --node n9",
-		"ALL doctor", "ALL doctor -o json", "ALL doctor --node n1", "ALL doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "ALL doctor --timeout 1ns",
+		"ALL doctor", "ALL doctor -o json", "ALL doctor --node n1", "ALL doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "ALL doctor --timeout 1ns", "ALL doctor --nats-stream breaks",
 		"ALL events --replay --follow=false", "ALL events --replay --follow=false --node n3 -o json", "ALL events --replay --follow=false -n none",
 		"ALL events --replay --follow=false --node n9", "ALL events --node n9", "ALL events --since 1h --follow=false --node n3",
 		"EMPTY pods", "EMPTY doctor", "EMPTY events --replay --follow=false", "NONE pods",

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -334,14 +335,23 @@ func TestDaemonStopsWhileItIsAsked(t *testing.T) {
 
 // A connection takes at most two seconds, that to a NATS server five, and the search for a runtime begins again each second.
 func TestTimesOfConnections(t *testing.T) {
+	refusing := listen(t, nil, func(conn net.Conn, _ io.Writer) {
+		defer conn.Close()
+		fmt.Fprint(conn, "INFO {}\r\n")
+		for lines := bufio.NewScanner(conn); lines.Scan() && lines.Text() != "PING"; {
+		}
+		fmt.Fprint(conn, "-ERR 'Authorization Violation'\r\n")
+	})
 	for _, args := range []string{"pods", "fleet create", "fleet forget n1"} {
-		kit.Bubble(t, args, func(t *testing.T) {
-			began := time.Now()
-			code, _, stderr := run(t, append(strings.Fields(args), "--fleet", "nats://127.0.0.1:1", "--cluster", "c")...)
-			if took := time.Since(began); code != 1 || stderr != "pleg-pipeline: --fleet nats://127.0.0.1:1: no server answers\n" || took.Round(time.Second) != 5*time.Second {
-				t.Errorf("exit code %d after %v, %q", code, took, stderr)
-			}
-		})
+		for server, why := range map[string]string{"127.0.0.1:1": "no server answers", refusing: "nats: Authorization Violation"} {
+			kit.Bubble(t, args+" "+why, func(t *testing.T) {
+				began := time.Now()
+				code, _, stderr := run(t, append(strings.Fields(args), "--fleet", "nats://"+server, "--cluster", "c")...)
+				if took := time.Since(began); code != 1 || stderr != "pleg-pipeline: --fleet nats://"+server+": "+why+"\n" || took.Round(time.Second) != 5*time.Second {
+					t.Errorf("exit code %d after %v, %q", code, took, stderr)
+				}
+			})
+		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began, dialed := time.Now(), ""
