@@ -73,7 +73,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 				wantTruth(t, step, listPods(t, client), rt.Pods())
 				err := client.Report().Degraded
 				var pods string
-				for _, word := range strings.Fields(fmt.Sprint(err)) {
+				for word := range strings.FieldsSeq(fmt.Sprint(err)) {
 					if name, ok := strings.CutPrefix(word, "default/heavy-"); ok {
 						pods += name + " "
 					}

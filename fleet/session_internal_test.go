@@ -724,8 +724,8 @@ func TestAgentBegins(t *testing.T) {
 				if !reflect.DeepEqual(p.pods, pods) || !reflect.DeepEqual(p.own, record{}) || p.queue != nil || p.sent != 0 || p.parts != nil || p.at != (pleg.Position{}) || p.last != cmp.Or(before, new(jetstream.RawStreamMsg)).Sequence || p.buffer != 50 {
 					t.Errorf("it begins after %d with %v and %d messages, want %v", p.last, p.pods, len(p.queue), pods)
 				}
-				if *p.gap != (pleg.Event{Reason: want, ObservedAt: time.Now()}) || p.revision == 0 || p.health.Verdict == nil {
-					t.Errorf("the Gap is %+v, want %s; the lease has the revision %d with the verdict %v", p.gap, want, p.revision, p.health.Verdict)
+				if *p.gap != (pleg.Event{Reason: want, ObservedAt: time.Now()}) || p.revision == 0 || p.Verdict == nil {
+					t.Errorf("the Gap is %+v, want %s; the lease has the revision %d with the verdict %v", p.gap, want, p.revision, p.Verdict)
 				}
 				log.RequireLines(t, warns, `level=WARN msg="fewer than 3 servers keep the events: a power failure may lose some" replicas=`+fmt.Sprint(replicas))
 			}

@@ -58,7 +58,7 @@ func TestOnlyCgroupsOfV2HaveIDs(t *testing.T) {
 func TestProcessEndsMeanwhile(t *testing.T) {
 	for want, cause := range map[string]error{"no container of this node": syscall.ESRCH, "find the cgroup: read /proc/1/cgroup: input/output error": syscall.EIO} {
 		path, err := pathIn(iotest.ErrReader(&os.PathError{Op: "read", Path: "/proc/1/cgroup", Err: cause}))
-		if err == nil || err.Error() != want || errors.Is(err, lookup.ErrNoContainer) != (cause == syscall.ESRCH) {
+		if err == nil || err.Error() != want || errors.Is(err, lookup.ErrNoContainer) != errors.Is(cause, syscall.ESRCH) {
 			t.Errorf("path %q, %v, want %v", path, err, want)
 		}
 	}

@@ -185,7 +185,7 @@ func TestViewsOfACluster(t *testing.T) {
 	var all strings.Builder
 	for _, args := range []string{
 		"ALL pods", "ALL pods --node n1 --node n2 -o name", "ALL pods -n shop -o name", "ALL pods -n bank -o json", "ALL pods --nats-stream copy -o name", "ALL pods --nats-stream broken", "ALL pods --node n1 -o name", "ALL pods --node n9",
-		"ALL doctor", "ALL doctor -o json", "ALL doctor --node n1", "ALL doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "ALL doctor --timeout 1ns", "ALL doctor --nats-stream breaks",
+		"ALL doctor", "ALL doctor -o json", "ALL doctor --node n1", "ALL doctor --node n1 --node n4", "FULL doctor --node n1", "FULL doctor --node n2", "ALL doctor --timeout 1ns", "ALL doctor --nats-stream breaks", "ALL pods --nats-stream breaks",
 		"ALL events --replay --follow=false", "ALL events --replay --follow=false --node n3 -o json", "ALL events --replay --follow=false -n none",
 		"ALL events --replay --follow=false --node n9", "ALL events --node n9", "ALL events --since 1h --follow=false --node n3",
 		"EMPTY pods", "EMPTY doctor", "EMPTY events --replay --follow=false", "NONE pods",

@@ -338,9 +338,12 @@ func TestTimesOfConnections(t *testing.T) {
 	refusing := listen(t, nil, func(conn net.Conn, _ io.Writer) {
 		defer conn.Close()
 		fmt.Fprint(conn, "INFO {}\r\n")
-		for lines := bufio.NewScanner(conn); lines.Scan() && lines.Text() != "PING"; {
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			if lines.Text() == "PING" {
+				fmt.Fprint(conn, "-ERR 'Authorization Violation'\r\n")
+				return
+			}
 		}
-		fmt.Fprint(conn, "-ERR 'Authorization Violation'\r\n")
 	})
 	for _, args := range []string{"pods", "fleet create", "fleet forget n1"} {
 		for server, why := range map[string]string{"127.0.0.1:1": "no server answers", refusing: "nats: Authorization Violation"} {
