@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -76,6 +78,8 @@ func TestSilence(t *testing.T) {
 	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7), crictl (PID 12)"
 	alone, _, _ := strings.Cut(problem, "; connected")
 	waiting := []pleg.State{pleg.StateCreated}
+	dir := t.TempDir() // the socket has two names, as with /var/run
+	kit.Must(t, errors.Join(os.Symlink(".", filepath.Join(dir, "run")), os.Symlink(".", filepath.Join(dir, "var"))))
 	for name, test := range map[string]struct {
 		version    *runtimeapi.VersionResponse
 		containers []pleg.State
@@ -129,11 +133,12 @@ func TestSilence(t *testing.T) {
 			if name == "no process is known" {
 				processes = nil
 			}
-			w := host.New(host.Options{Endpoint: "unix:///runtime", Proc: processes, Usage: usage, Sockets: func() ([]host.Socket, error) {
+			w := host.New(host.Options{Endpoint: "unix://" + filepath.Join(dir, "var"), Proc: processes, Usage: usage, Sockets: func() ([]host.Socket, error) {
 				if name == "no client is known" {
 					return nil, fs.ErrPermission
 				}
-				return []host.Socket{{Path: "/runtime", Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: "/runtime", Peer: 120}, {Path: "/runtime", Peer: 71}, {Path: "/runtime", Peer: 80}, {Path: "/runtime", Peer: 140}, {Path: "/other", Peer: 130}}, nil
+				path := filepath.Join(dir, "run")
+				return []host.Socket{{Path: path, Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: path, Peer: 120}, {Path: path, Peer: 71}, {Path: path, Peer: 80}, {Path: path, Peer: 140}, {Path: "/other", Peer: 130}}, nil
 			}})
 			set()
 			cache.Set("never inspected", nil, errors.New("broken"), began)
