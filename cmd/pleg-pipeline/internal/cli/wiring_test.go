@@ -181,7 +181,7 @@ func TestUpdateOfTheRuntime(t *testing.T) {
 		began, runtime, web := time.Now(), bufconn.Listen(64<<10), bufconn.Listen(64<<10)
 		rawruntime.Serve(t, &rawruntime.Runtime{After: func(answer any) any {
 			if v, ok := answer.(*runtimeapi.VersionResponse); ok && time.Since(began) > 30*time.Second {
-				v.RuntimeVersion = "v8"
+				v.RuntimeVersion = "v8\x1b"
 			}
 			return answer
 		}}, runtime)
@@ -189,7 +189,7 @@ func TestUpdateOfTheRuntime(t *testing.T) {
 		kit.Run(t, func(ctx context.Context) error {
 			return cli.Serve(ctx, p, local{web}, nil, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 		})
-		for _, want := range []string{"fake v7", "fake v8"} {
+		for _, want := range []string{"fake v7", "fake v8?"} {
 			time.Sleep(59 * time.Second)
 			if body := getPage(t, web, "/stages"); !strings.Contains(body, `"runtime":"`+want+`"`) {
 				t.Errorf("after %v: %s, want %s", time.Since(began), body, want)
