@@ -118,10 +118,14 @@ func TestEndsWithEachServer(t *testing.T) {
 			of[broken] = local{closed}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			p := cli.Process{Out: io.Discard, Err: io.Discard, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
+			said := newTranscript()
+			p := cli.Process{Args: []string{"-v", "info"}, Out: io.Discard, Err: said, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
 			err := cli.Serve(ctx, p, of[0], of[1], of[2], func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 			if err == nil || !strings.Contains(err.Error(), "on 127.0.0.1:0: closed") {
 				t.Errorf("%v, want that nothing is accepted any more", err)
+			}
+			if logged := strings.Contains(said.String(), `msg="server started" part=server`); logged != (name == "socket") {
+				t.Errorf("logged %s", said)
 			}
 		})
 	}
