@@ -328,7 +328,7 @@ func TestDoctorAsksAgain(t *testing.T) {
 	})
 }
 
-// A daemon that does not answer is asked once: each question takes two seconds.
+// A daemon that does not answer is asked once: each question takes two seconds, if nothing ends the command before.
 func TestDoctorAsksASilentDaemonOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -339,6 +339,13 @@ func TestDoctorAsksASilentDaemonOnce(t *testing.T) {
 		}})
 		if _, stdout, stderr := execute(t, process, "doctor", "--connect", "socket"); asked.Load() != 1 || !strings.Contains(stdout, "sent nothing within 2s") {
 			t.Errorf("asked %d times, found %q, %q", asked.Load(), stdout, stderr)
+		}
+		ctx, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		out := newTranscript()
+		process.Args, process.Out, process.Err = []string{"doctor", "--connect", "socket"}, out, io.Discard
+		if cli.Execute(ctx, process); !strings.Contains(out.String(), "the daemon at socket does not answer: status of the pipeline: ") {
+			t.Errorf("ended after a second: %q, want no word about two", out)
 		}
 	})
 }

@@ -196,7 +196,7 @@ func TestEventsWithoutADaemon(t *testing.T) {
 	}
 }
 
-// A watch of a pod without events still ends with a position from which little has to be read again.
+// A watch of a pod without events still ends with its cause and a position from which little has to be read again.
 func TestPositionOfAQuietWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial := serveHostile(t, "", &hostile.Daemon{OnWatch: func(r *plegv1.WatchRequest, stream hostile.WatchStream) error {
@@ -209,10 +209,13 @@ func TestPositionOfAQuietWatch(t *testing.T) {
 			}
 			return hostile.Events(events...)(r, stream)
 		}})
-		s := startIn(t, cli.Process{Dial: dial}, io.Discard, "events", "--pod", "shop/web-0", "--connect", "socket")
-		synctest.Wait()
-		s.stopAndWait(t)
-		s.stderr.await(t, "use --since e:90")
+		ctx, end := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { end(errors.New("hangup signal received")) })
+		said := newTranscript()
+		code := cli.Execute(ctx, cli.Process{Args: strings.Fields("events --pod shop/web-0 --connect socket"), Dial: dial, Out: io.Discard, Err: said})
+		if code != cli.ExitOK || !strings.HasSuffix(said.String(), ": hangup signal received: to continue, use --since e:90\n") {
+			t.Errorf("exit code %d, stderr %q", code, said)
+		}
 	})
 }
 

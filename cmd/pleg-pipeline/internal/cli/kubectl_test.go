@@ -41,7 +41,7 @@ func TestHabitsOfKubectl(t *testing.T) {
 		{"events --replay -f=false --no-sandboxes -l app -o name", names + "{4}$"},
 		{"events --since 0s -f=false -o name", "^$"},
 		{"events -f=false -o name", "^$"},
-		{"events --replay -f=false -l app --type containerdied -o name", "^$"},
+		{"events --replay -f=false -l app --type containerDIED -o name", "^$"},
 	} {
 		args := append(strings.Fields(test.args), "--connect", socket)
 		if code, stdout, stderr := run(t, args...); code != cli.ExitOK || !quiet.MatchString(stderr) || !regexp.MustCompile(test.want).MatchString(stdout) {

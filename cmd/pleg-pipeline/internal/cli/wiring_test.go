@@ -118,10 +118,14 @@ func TestEndsWithEachServer(t *testing.T) {
 			of[broken] = local{closed}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			p := cli.Process{Out: io.Discard, Err: io.Discard, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
+			said := newTranscript()
+			p := cli.Process{Args: []string{"-v", "info"}, Out: io.Discard, Err: said, Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{}}
 			err := cli.Serve(ctx, p, of[0], of[1], of[2], func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 			if err == nil || !strings.Contains(err.Error(), "on 127.0.0.1:0: closed") {
 				t.Errorf("%v, want that nothing is accepted any more", err)
+			}
+			if logged := strings.Contains(said.String(), `msg="server started" part=server`); logged != (name == "socket") {
+				t.Errorf("logged %s", said)
 			}
 		})
 	}
@@ -181,7 +185,7 @@ func TestUpdateOfTheRuntime(t *testing.T) {
 		began, runtime, web := time.Now(), bufconn.Listen(64<<10), bufconn.Listen(64<<10)
 		rawruntime.Serve(t, &rawruntime.Runtime{After: func(answer any) any {
 			if v, ok := answer.(*runtimeapi.VersionResponse); ok && time.Since(began) > 30*time.Second {
-				v.RuntimeVersion = "v8"
+				v.RuntimeVersion = "v8\x1b"
 			}
 			return answer
 		}}, runtime)
@@ -189,7 +193,7 @@ func TestUpdateOfTheRuntime(t *testing.T) {
 		kit.Run(t, func(ctx context.Context) error {
 			return cli.Serve(ctx, p, local{web}, nil, nil, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 		})
-		for _, want := range []string{"fake v7", "fake v8"} {
+		for _, want := range []string{"fake v7", "fake v8?"} {
 			time.Sleep(59 * time.Second)
 			if body := getPage(t, web, "/stages"); !strings.Contains(body, `"runtime":"`+want+`"`) {
 				t.Errorf("after %v: %s, want %s", time.Since(began), body, want)

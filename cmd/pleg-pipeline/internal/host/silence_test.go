@@ -74,13 +74,12 @@ func (s *announced) RecvMsg(any) error {
 // TestSilence uses a runtime on which a start waits. The runtime is asked for its events, and must
 // announce changes.
 func TestSilence(t *testing.T) {
-	dir := t.TempDir()
-	link, socket := filepath.Join(dir, "run"), filepath.Join(dir, "runtime")
-	kit.Must(t, errors.Join(os.WriteFile(socket, nil, 0o600), os.Symlink(".", link)))
 	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
 	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7), crictl (PID 12)"
 	alone, _, _ := strings.Cut(problem, "; connected")
 	waiting := []pleg.State{pleg.StateCreated}
+	dir := t.TempDir() // the socket has two names, as with /var/run
+	kit.Must(t, errors.Join(os.Symlink(".", filepath.Join(dir, "run")), os.Symlink(".", filepath.Join(dir, "var"))))
 	for name, test := range map[string]struct {
 		version    *runtimeapi.VersionResponse
 		containers []pleg.State
@@ -134,11 +133,12 @@ func TestSilence(t *testing.T) {
 			if name == "no process is known" {
 				processes = nil
 			}
-			w := host.New(host.Options{Endpoint: "unix://" + filepath.Join(link, "runtime"), Proc: processes, Usage: usage, Sockets: func() ([]host.Socket, error) {
+			w := host.New(host.Options{Endpoint: "unix://" + filepath.Join(dir, "var"), Proc: processes, Usage: usage, Sockets: func() ([]host.Socket, error) {
 				if name == "no client is known" {
 					return nil, fs.ErrPermission
 				}
-				return []host.Socket{{Path: socket, Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: socket, Peer: 120}, {Path: socket, Peer: 71}, {Path: socket, Peer: 80}, {Path: socket, Peer: 140}, {Path: "/other", Peer: 130}}, nil
+				path := filepath.Join(dir, "run")
+				return []host.Socket{{Path: path, Peer: 70, Unread: map[bool]int{true: 900}[name == "a socket shows it"]}, {Path: path, Peer: 120}, {Path: path, Peer: 71}, {Path: path, Peer: 80}, {Path: path, Peer: 140}, {Path: "/other", Peer: 130}}, nil
 			}})
 			set()
 			cache.Set("never inspected", nil, errors.New("broken"), began)

@@ -92,7 +92,10 @@ func TestTroubles(t *testing.T) {
 	labeled := pods(1, 0)
 	labeled.Sandboxes = append(labeled.Sandboxes, &runtimeapi.PodSandbox{Id: "s9", Labels: labels})
 	orphan := pods(1, 0)
-	orphan.Containers = append(orphan.Containers, &runtimeapi.Container{Id: "c9", PodSandboxId: "gone", Labels: labels})
+	orphan.Containers = append(orphan.Containers, &runtimeapi.Container{Id: "0123456789abcdef", PodSandboxId: "gone", Labels: labels})
+	noID := pods(1, 0)
+	noID.Sandboxes = append([]*runtimeapi.PodSandbox{{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u7", Namespace: "park", Name: "tree-0"}}}, noID.Sandboxes...)
+	noID.Containers[0].Metadata = nil
 	sandbox := func(meta *runtimeapi.PodSandboxMetadata, labels map[string]string) *rawruntime.Runtime {
 		r := pods(1, 0)
 		r.Sandboxes = append(r.Sandboxes, &runtimeapi.PodSandbox{Id: "s9", Metadata: meta, Labels: labels, RuntimeHandler: "run?"})
@@ -128,7 +131,9 @@ func TestTroubles(t *testing.T) {
 		"its label":   {sandbox(&runtimeapi.PodSandboxMetadata{}, onlyUID), "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of u9" + notRead},
 		"both":        {container(&runtimeapi.Container{Id: "c9", Labels: labels}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
 		"of a UID":    {of(&runtimeapi.Container{Id: "c9", Labels: onlyUID}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of u9 has no metadata"},
-		"no sandbox":  {orphan, "runtime fails problem: the list of containers has malformed items: container without a name (c9) of bank/db-0 has no metadata"},
+		"no sandbox":  {orphan, "runtime fails problem: the list of containers has malformed items: container without a name (0123456789abc) of bank/db-0 has no metadata"},
+		"of another": {noID, "runtime fails problem: the list of sandboxes has malformed items: sandbox tree-0 (no id) has no id" +
+			"runtime fails problem: the list of containers has malformed items: container without a name (c0) of shop/web-0 has no metadata"},
 		"no id":       {container(&runtimeapi.Container{Metadata: &runtimeapi.ContainerMetadata{Name: "x"}}), "runtime fails problem: the list of containers has malformed items: container x (no id) of shop/web-0 has no id"},
 		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
 		"not UTF-8":   {container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}}), "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
