@@ -219,7 +219,7 @@ func TestReadOfCutRecording(t *testing.T) {
 }
 
 func TestFile(t *testing.T) {
-	for _, name := range []string{"plain.jsonl", "small.jsonl.gz"} {
+	for _, name := range []string{"plain.jsonl", "small.gz"} {
 		path := filepath.Join(t.TempDir(), name)
 		file, err := recording.Create(path)
 		kit.Must(t, err)
