@@ -30,6 +30,8 @@ func TestMisspeltVariables(t *testing.T) {
 		"PLEG_PIPELINE_RELIST_PERIODE=1s":                      false,
 		"PLEG_PIPELINE_relist-period=1s":                       false,
 		"PLEG_PIPELINE_HELP=1":                                 false,
+		"PLEG_PIPELINE_PRINT_CONFIG=1":                         false,
+		"PLEG_PIPELINE_CONFIG_FILE=/etc/f":                     true,
 		"PLEG_PIPELINE_SOCKET=/run/s":                          true,
 		"PLEG_PIPELINE_RUN_SOCKET=/run/s":                      true,
 		"PLEG_PIPELINE_SERVICE_HOST=10.0.0.1":                  true,

@@ -34,6 +34,7 @@ var usageErrors = []struct{ args, want string }{
 	{"lookup --pid 1 --wait -1s", "Wait must not be negative"},
 	{"run walk", `unexpected argument "walk"`},
 	{"run walk away", `unexpected argument "walk away"`},
+	{"version walk", `unknown command "walk"`},
 	{"run 50", `unexpected argument "50"`},
 	{"run --simulate 50", "--simulate=50"},
 	{"run --simulate=0", "--simulate must be between 1 and 100000, got 0"},

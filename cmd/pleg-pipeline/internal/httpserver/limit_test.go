@@ -2,6 +2,7 @@ package httpserver_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -51,6 +52,12 @@ func TestRate(t *testing.T) {
 		asking.Wait()
 		if n := refused.Load(); n == 0 || n > 2*httpserver.MaxRate || n+answers.Load() != 6*httpserver.MaxRate {
 			t.Errorf("%d of %d at once were refused, and %d answered", n, 6*httpserver.MaxRate, answers.Load())
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		before, began := answers.Load(), time.Now()
+		if h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/", nil)); answers.Load() != before || time.Since(began) != 0 {
+			t.Errorf("a client that has gone away took the turn of another, after %v", time.Since(began))
 		}
 	})
 }

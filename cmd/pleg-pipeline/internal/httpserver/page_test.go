@@ -141,11 +141,13 @@ func TestNamesOfTheNode(t *testing.T) {
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
 	o := options(pipe)
 	named := o
-	named.Node, named.Runtime = "n7", func() string { return "crio 1" }
+	named.Runtime = func() string { return "crio 1" }
+	unnamed := named
+	named.Node = "n7"
 	for _, test := range []struct {
 		httpserver.Options
 		node, runtime any
-	}{{o, nil, nil}, {named, "n7", "crio 1"}} {
+	}{{o, nil, nil}, {unnamed, nil, "crio 1"}, {named, "n7", "crio 1"}} {
 		var got map[string]any
 		if _, text := ask(t, httpserver.Handler(test.Options), "GET", "/stages"); json.Unmarshal([]byte(text), &got) != nil || got["node"] != test.node || got["runtime"] != test.runtime || got["epoch"] != pipe.Epoch() {
 			t.Errorf("/stages = %s, want the node %v and the runtime %v of the pipeline %s", text, test.node, test.runtime, pipe.Epoch())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -103,6 +104,31 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 			_ = os.RemoveAll(filepath.Dir(blocked))
 		}
 		stop()
+	})
+}
+
+// A small file fails only when it is closed. The limit of the size of a file is that of a process.
+func TestIncidentOnAFullDisk(t *testing.T) {
+	if os.Getenv("FULL_DISK") == "" {
+		limited := exec.CommandContext(t.Context(), "/bin/sh", "-c", `ulimit -f 0; exec "$0" -test.run="^$1$"`, os.Args[0], t.Name())
+		limited.Env = append(os.Environ(), "FULL_DISK=1")
+		if out, err := limited.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		incidents, err := recording.NewIncidents(dir, "test")
+		kit.Must(t, err)
+		runtime, log, stop := watchIncidents(t, incidents)
+		time.Sleep(time.Minute + time.Second)
+		hang(t, runtime)
+		time.Sleep(50 * time.Second)
+		stop()
+		if files, _ := os.ReadDir(dir); len(files) > 0 || !strings.Contains(log.String(), `/.incident.jsonl.gz: file too large" retryIn=1m0s`) {
+			t.Errorf("the files are %v, want none after an error; the log is\n%s", files, log)
+		}
 	})
 }
 

@@ -146,11 +146,12 @@ func heap() int {
 
 // TestReadEndsWithContext reads a long file.
 func TestReadEndsWithContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+	errInterrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
 	long := repeated("", list, 1000)
-	cancel()
-	if _, err := recording.Read(ctx, long); !errors.Is(err, context.Canceled) {
-		t.Errorf("Read() = %v, want %v", err, context.Canceled)
+	cancel(errInterrupted)
+	if _, err := recording.Read(ctx, long); !errors.Is(err, errInterrupted) {
+		t.Errorf("Read() = %v, want %v", err, errInterrupted)
 	}
 	if rest, _ := io.Copy(io.Discard, long); rest == 0 {
 		t.Error("the file was read to its end")
@@ -219,7 +220,7 @@ func TestReadOfCutRecording(t *testing.T) {
 }
 
 func TestFile(t *testing.T) {
-	for _, name := range []string{"plain.jsonl", "small.jsonl.gz"} {
+	for _, name := range []string{"plain.jsonl", "small.gz"} {
 		path := filepath.Join(t.TempDir(), name)
 		file, err := recording.Create(path)
 		kit.Must(t, err)
