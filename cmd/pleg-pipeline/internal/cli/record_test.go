@@ -106,11 +106,17 @@ func TestRecordToFullDisk(t *testing.T) {
 	}
 }
 
-// A recording is no success if its last bytes cannot be written, as on a network filesystem.
+// A recording is no success if its last bytes cannot be written, as on a network filesystem. It is removed if it is empty.
 func TestRecordingWithoutAnEnd(t *testing.T) {
 	t.Parallel()
-	failed := errors.New("disk quota exceeded")
-	if err := cli.RecordTo(t.Context(), filepath.Join(t.TempDir(), "r.jsonl"), simulated(t, 2), failed); !errors.Is(err, failed) {
-		t.Errorf("%v, want %v", err, failed)
+	failed, runtime := errors.New("disk quota exceeded"), simulated(t, 2)
+	for _, empty := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "r.jsonl")
+		if err := cli.RecordTo(t.Context(), path, runtime, failed, empty); !errors.Is(err, failed) {
+			t.Errorf("%v, want %v", err, failed)
+		}
+		if _, err := os.Stat(path); empty && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the empty recording: %v, want none", err)
+		}
 	}
 }
