@@ -71,25 +71,34 @@ func Serve(ctx context.Context, p Process, web, health, socket net.Listener, dia
 	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, health, socket)
 }
 
-// endless is a file whose end cannot be written.
+// endless is a file whose end cannot be written, or nothing at all.
 type endless struct {
 	recording.Output
 
-	err error
+	err   error
+	empty bool
+}
+
+// Write implements [io.Writer].
+func (e endless) Write(p []byte) (int, error) {
+	if e.empty {
+		return len(p), nil
+	}
+	return e.Output.Write(p)
 }
 
 // Close implements [io.Closer].
 func (e endless) Close() error { return e.err }
 
-// RecordTo records a runtime for a tenth of a second to a file whose end cannot be written.
-func RecordTo(ctx context.Context, path, address string, failed error) error {
+// RecordTo records a runtime for a tenth of a second to a file whose end cannot be written, or nothing at all.
+func RecordTo(ctx context.Context, path, address string, failed error, empty bool) error {
 	c, cmd := &recordCommand{file: path}, &cobra.Command{}
 	c.addFlags(cmd)
 	file, err := recording.Create(path)
 	if err = cmp.Or(err, cmd.ParseFlags([]string{"--duration", "100ms"}), c.validate(cmd.Flags())); err != nil {
 		return err
 	}
-	file.Output = endless{file.Output, failed}
+	file.Output = endless{file.Output, failed, empty}
 	return c.recordTo(ctx, c.log.console(io.Discard), endpoint.Endpoint{Address: address}, file)
 }
 

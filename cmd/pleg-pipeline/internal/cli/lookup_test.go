@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,6 +43,14 @@ func TestLookup(t *testing.T) {
 		code, stdout, stderr := run(t, append([]string{"lookup", "--connect", socket}, test.args...)...)
 		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
 			t.Errorf("lookup %v: exit code %d, %q, %q; want %d, %q", test.args, code, stdout, stderr, test.code, test.want)
+		}
+	}
+	r, closed := io.Pipe()
+	_ = r.Close()
+	for _, format := range []string{"text", "json"} {
+		s := start(t, closed, "lookup", id, "--connect", socket, "-o", format)
+		if s.ends(t, cli.ExitOK); s.stderr.String() != "" {
+			t.Errorf("to a closed pipe as %s: stderr %q", format, s.stderr)
 		}
 	}
 }

@@ -36,13 +36,14 @@ func TestReplay(t *testing.T) {
 	kit.Must(t, err)
 	full := filepath.Join(t.TempDir(), "full.jsonl")
 	const disk = `{"at":"0s","node":{"disk":{"since":"2026-01-02T03:04:05Z","path":"/images","used":97}}}` + "\n" + `{"at":"1s","end"`
+	text = bytes.Replace(text, []byte(`"test","runtimeVersion":"1"`), []byte(`"te\nst","runtimeVersion":"1\n2"`), 1)
 	kit.Must(t, os.WriteFile(full, bytes.Replace(text, []byte(`{"at":"1s","end"`), []byte(disk), 1), 0o600))
 	text, err = os.ReadFile("testdata/restart.jsonl")
 	kit.Must(t, err)
 	cut := filepath.Join(t.TempDir(), "cut.jsonl")
 	kit.Must(t, os.WriteFile(cut, text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1], 0o600))
 	for _, test := range []struct{ args, out, err string }{
-		{"pods -r replay:" + full, "web-0", "/images is almost full since"},
+		{"pods -r replay:" + full, "web-0", `: 1s of te\?st 1\?2, (.*\n)+.*/images is almost full since`},
 		{"events --replay -o json -r replay:testdata/restart.jsonl", `"type":"ContainerStarted"`, "the recording has ended"},
 		{"pods -r replay:testdata/short.jsonl", " hangs since .* in PodSandboxStatus", `replaying testdata/short\.jsonl: 1s of test 1, recorded 2026-01-02T03:04:05Z\n`},
 		{"events --replay --follow=false -r replay:" + cut, "ContainerStarted", `cut\.jsonl: it has no end: the recorder was killed`},
@@ -90,6 +91,17 @@ pleg-pipeline: %[1]s has %d answers of [0-9.]+m?s, %d bytes\n$`, path, bytes.Cou
 	if up := regexp.MustCompile(`(?m)^pleg-pipeline: the time is up\n(pleg-pipeline: ` + path + `\.gz has .*\n)?\z`); code != cli.ExitOK || !up.MatchString(stderr) {
 		t.Errorf("with --duration: exit code %d, stderr %q", code, stderr)
 	}
+	runtime := simulated(t, 9, "--fault", "PodSandboxStatus/hang")
+	for n := range 4 { // the end of the recording is no answer to a call
+		t.Run(fmt.Sprint("hangs ", n), func(t *testing.T) {
+			t.Parallel()
+			hangs := fmt.Sprint(path, n)
+			code, _, stderr := run(t, "record", hangs, "-r", runtime, "--duration", "300ms")
+			if text, _ := os.ReadFile(hangs); code != cli.ExitOK || bytes.Contains(text, []byte(`"error"`)) {
+				t.Errorf("exit code %d, stderr %q: %s", code, stderr, text)
+			}
+		})
+	}
 }
 
 // TestRecordToFullDisk requires an error at once and no file if nothing can be written.
@@ -106,11 +118,17 @@ func TestRecordToFullDisk(t *testing.T) {
 	}
 }
 
-// A recording is no success if its last bytes cannot be written, as on a network filesystem.
+// A recording is no success if its last bytes cannot be written, as on a network filesystem. It is removed if it is empty.
 func TestRecordingWithoutAnEnd(t *testing.T) {
 	t.Parallel()
-	failed := errors.New("disk quota exceeded")
-	if err := cli.RecordTo(t.Context(), filepath.Join(t.TempDir(), "r.jsonl"), simulated(t, 2), failed); !errors.Is(err, failed) {
-		t.Errorf("%v, want %v", err, failed)
+	failed, runtime := errors.New("disk quota exceeded"), simulated(t, 2)
+	for _, empty := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "r.jsonl")
+		if err := cli.RecordTo(t.Context(), path, runtime, failed, empty); !errors.Is(err, failed) {
+			t.Errorf("%v, want %v", err, failed)
+		}
+		if _, err := os.Stat(path); empty && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the empty recording: %v, want none", err)
+		}
 	}
 }

@@ -79,6 +79,7 @@ var usageErrors = []struct{ args, want string }{
 	{"run --nats nats://h --cluster c --creds f --nkey f", "--creds cannot be combined with --nkey"},
 	{"run --nats nats://h --cluster c --tlscert f", "--tlscert and --tlskey need each other"},
 	{"events --fleet nats://h", "--fleet needs --cluster"},
+	{"events --fleet nats://h --cluster=", "--fleet needs --cluster"},
 	{"fleet forget n", "--fleet is missing"},
 	{"fleet forget --fleet nats://h --cluster c", "want the names of the nodes"},
 	{"fleet forget --fleet nats://h --cluster c --silent-for 1h n", "want the names of the nodes, or --silent-for"},
@@ -297,7 +298,7 @@ func TestVersion(t *testing.T) {
 func TestClosedOutput(t *testing.T) {
 	r, w := io.Pipe()
 	_ = r.Close()
-	for _, args := range []string{"version", "version -o json", "run --print-config", "events -r replay:testdata/restart.jsonl"} {
+	for _, args := range []string{"version", "version -o json", "run --print-config", "events -r replay:testdata/restart.jsonl", "pods -r replay:testdata/short.jsonl"} {
 		s := start(t, w, strings.Fields(args)...)
 		if s.ends(t, cli.ExitOK); strings.Contains(s.stderr.String(), "closed pipe") {
 			t.Errorf("%s: stderr %q", args, s.stderr)

@@ -324,5 +324,8 @@ func TestWanted(t *testing.T) {
 		if got := p.Wanted(&f); got != test.want {
 			t.Errorf("%+v selects the pod: %t", test.filter, got)
 		}
+		if unlabeled := view.NewPod(cache.Entry{UID: "u", Listed: &pleg.Pod{UID: "u", Namespace: "shop"}}); test.filter.Selector != "" && unlabeled.Wanted(&f) {
+			t.Errorf("%+v selects a pod without labels", test.filter)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func events() (all []fleet.Event) {
 		},
 		{
 			Seq: 4, Type: pleg.ContainerDied, PodUID: "u1", PodName: "web-0", PodNamespace: "default",
-			ContainerID: id, ContainerName: "app", ExitCode: new(int32(0)), ObservedAt: at,
+			ContainerID: id, ContainerName: "app", ExitCode: new(int32(0)), Reason: "Completed", ObservedAt: at,
 		},
 		{
 			Seq: 5, Type: pleg.ContainerRemoved, PodUID: "u2", PodName: "a-pod-with-a-name-that-is-longer-than-its-column", PodNamespace: "a-long-namespace",
@@ -62,7 +62,7 @@ func events() (all []fleet.Event) {
 			Seq: 10, Type: pleg.ContainerStarted, PodUID: "u1", PodName: "web-0", PodNamespace: "default", ContainerID: id, ContainerName: "app",
 			Replayed: true, ObservedAt: at,
 		},
-		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "b\x1bd", ContainerName: "xé\x1b[2Jy\n", ContainerID: "i", Reason: "é\u202e", ObservedAt: at},
+		{Seq: 11, Type: pleg.ContainerDied, PodUID: "u4", PodName: "b\x1bd", ContainerName: "xé\x1b[2Jy\n", ContainerID: "i", Reason: "ééééééééééé\u202e", ObservedAt: at},
 	} {
 		all = append(all, fleet.Event{Event: ev})
 	}
