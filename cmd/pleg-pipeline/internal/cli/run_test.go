@@ -12,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -92,6 +94,13 @@ func TestEndsWhenTheReaderOfAQuietNodeCloses(t *testing.T) {
 		defer w.Close()
 		s := start(t, w, strings.Fields(args)...)
 		readUntil(t, bufio.NewReader(r), func(line string) bool { return strings.Contains(line, last) })
+		threads, err := os.ReadDir("/proc/self/task")
+		kit.Must(t, err)
+		for _, thread := range threads { // as Go's scheduler does, and a terminal that is resized
+			id, err := strconv.Atoi(thread.Name())
+			kit.Must(t, err)
+			_ = unix.Tgkill(os.Getpid(), id, unix.SIGURG) // a thread may have ended
+		}
 		_ = r.Close()
 		s.ends(t, cli.ExitOK)
 		if strings.Contains(s.stderr.String(), "nobody reads") {
