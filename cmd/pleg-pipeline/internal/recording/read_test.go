@@ -98,6 +98,15 @@ func TestReadIsBounded(t *testing.T) {
 			t.Errorf("%s: %v, want that it is too large", name, err)
 		}
 	}
+	largest := header
+	for len(largest) < 1<<20 { // spaces that end a line take no memory
+		largest += list[:len(list)-1] + spaces[:min(1<<17, 1<<20-len(largest))-len(list)] + "\n"
+	}
+	for text, ok := range map[string]bool{largest: true, largest + "\n": false} {
+		if _, err := recording.Read(t.Context(), strings.NewReader(text)); (err == nil) != ok {
+			t.Errorf("%d bytes: %v, the limit is 1048576", len(text), err)
+		}
+	}
 	const tooMuch = ": the recording is too large: it would take more than 2097152 bytes of memory"
 	for name, test := range map[string]struct{ first, line, want string }{
 		"long lines":         {"", list[:len(list)-1] + strings.Repeat(" ", 1<<16) + "\n", "the recording is too large: the limit is 1048576 bytes"},
