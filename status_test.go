@@ -66,7 +66,7 @@ func TestFailedNewRegistersNothing(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Taken."}))
 		_, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Events: pipeline.EventsAuto, Registerer: reg})
-		if err == nil || !strings.HasPrefix(err.Error(), "new pipeline: register metric") || !strings.Contains(err.Error(), `fqName: "`+name+`"`) {
+		if errors.Unwrap(err) == nil || !strings.HasPrefix(err.Error(), "new pipeline: register metric") || !strings.Contains(err.Error(), `fqName: "`+name+`"`) {
 			t.Errorf("New = %v although %s is taken", err, name)
 		}
 		if families, err := reg.Gather(); err != nil || len(families) != 1 {

@@ -2,7 +2,6 @@ package cri_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -358,8 +357,8 @@ func TestListPodEqualsListPods(t *testing.T) {
 func TestListPodBeforeTheFirstList(t *testing.T) {
 	fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}}
 	client := connect(t, fake, cri.Options{})
-	broken := &rawruntime.Runtime{Before: func(context.Context, any) error { return errors.New("broken") }}
-	if _, err := connect(t, broken, cri.Options{}).ListPod(t.Context(), "u1"); err == nil || !strings.HasPrefix(err.Error(), "list all for pod u1: list ") {
+	broken := &rawruntime.Runtime{Before: func(context.Context, any) error { return status.Error(codes.Internal, "broken") }}
+	if _, err := connect(t, broken, cri.Options{}).ListPod(t.Context(), "u1"); status.Code(err) != codes.Internal || !strings.HasPrefix(err.Error(), "list all for pod u1: list ") {
 		t.Errorf("a list of all that fails: %v", err)
 	}
 	for _, uid := range []pleg.PodUID{"u1", "u2"} {

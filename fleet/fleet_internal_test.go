@@ -379,6 +379,8 @@ func TestUnusableStreams(t *testing.T) {
 		tt.change(s.stream)
 		if _, err := OpenStates(t.Context(), s, "c", ""); fmt.Sprint(err) != tt.says && !strings.HasSuffix(tt.says, " to ") || !strings.HasPrefix(fmt.Sprint(err), tt.says) {
 			t.Errorf("%s: %v, want %s", name, err, tt.says)
+		} else if off := s.stream.level == 0; off != errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
+			t.Errorf("%s: %v wraps the cause: %v, want %v", name, err, !off, off)
 		}
 	}
 	if _, err := OpenStates(t.Context(), fakeJetStream{}, "c", ""); fmt.Sprint(err) != "open states: not connected to : no server answers" {

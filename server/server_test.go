@@ -180,7 +180,7 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		time.AfterFunc(time.Second, func() { l.Close() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.Serve(ctx, l); err == nil || err.Error() != "serve on bufconn: closed" {
+		if err := s.Serve(ctx, l); errors.Unwrap(err) == nil || err.Error() != "serve on bufconn: closed" {
 			t.Errorf("Serve = %v, want the error of the listener", err)
 		}
 		if err := s.ListenAndServe(ctx, ""); err == nil || err.Error() != "listen on : the path of the socket is empty" {

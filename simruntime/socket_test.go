@@ -1,6 +1,7 @@
 package simruntime_test
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"testing"
@@ -57,10 +58,10 @@ func TestServeEndsWithItsListener(t *testing.T) {
 			_ = l.Close()
 			synctest.Wait()
 		}
-		if err := <-served; err == nil || err.Error() != "serve the simulated CRI: closed" {
+		if err := <-served; errors.Unwrap(err) == nil || err.Error() != "serve the simulated CRI: closed" {
 			t.Errorf("Serve = %v, want the error of the listener", err)
 		}
-		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); err == nil || err.Error() != "simulated runtime: listen on : the path of the socket is empty" {
+		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); errors.Unwrap(err) == nil || err.Error() != "simulated runtime: listen on : the path of the socket is empty" {
 			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)
 		}
 		others.RequireLines(t, 0, "") // without a logger, nothing is logged

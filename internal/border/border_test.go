@@ -119,6 +119,9 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 				if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
 					t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
 				}
+				if wraps := tc.want == errBroken.Error(); wraps != errors.Is(err, errBroken) {
+					t.Errorf("error %v wraps the cause: %v, want %v", err, !wraps, wraps)
+				}
 				if lasted := time.Since(start); lasted != took {
 					t.Errorf("%s took %v, want %v", operation, lasted, took)
 				}
