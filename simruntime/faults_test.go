@@ -285,6 +285,9 @@ func TestConcurrencyLimit(t *testing.T) {
 			ends <- fmt.Sprint(code, " after ", took)
 		}()
 		synctest.Wait()
+		if s := rt.Stats(); s.PeakInFlight != 1 || s.InFlight != 1 {
+			t.Errorf("during a call %+v", s)
+		}
 		rt.ResetStats()
 		rt.SetMaxConcurrent(1) // of later calls
 		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 || rt.Stats().InFlight != 0 {
