@@ -417,14 +417,7 @@ func TestTimesAreCut(t *testing.T) {
 				Containers: []*pleg.ContainerStatus{{ID: "good", StartedAt: good}, {ID: "c", CreatedAt: tc.at, StartedAt: tc.at, FinishedAt: tc.at}},
 				Sandboxes:  []*pleg.SandboxStatus{{ID: "s", CreatedAt: tc.at}},
 			}
-			r := guard(t, fake{
-				list:   func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{pod}, nil },
-				status: func(context.Context) (*pleg.PodStatus, error) { return status, nil },
-			})
-			pods, err := r.ListPods(t.Context())
-			kit.Must(t, err)
-			got, err := r.PodStatus(t.Context(), pod, nil, timeout)
-			kit.Must(t, err)
+			pods, got := answersOf(t, pod, status)
 			times := []time.Time{
 				pods[0].Containers[1].CreatedAt, pods[0].Sandboxes[0].CreatedAt,
 				got.Containers[1].CreatedAt, got.Containers[1].StartedAt, got.Containers[1].FinishedAt, got.Sandboxes[0].CreatedAt,
@@ -448,6 +441,20 @@ func TestTimesAreCut(t *testing.T) {
 	}
 }
 
+// answersOf returns what the border lets through of a runtime with one pod.
+func answersOf(t *testing.T, pod *pleg.Pod, status *pleg.PodStatus) ([]*pleg.Pod, *pleg.PodStatus) {
+	t.Helper()
+	r := guard(t, fake{
+		list:   func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{pod}, nil },
+		status: func(context.Context) (*pleg.PodStatus, error) { return status, nil },
+	})
+	pods, err := r.ListPods(t.Context())
+	kit.Must(t, err)
+	got, err := r.PodStatus(t.Context(), pod, nil, timeout)
+	kit.Must(t, err)
+	return pods, got
+}
+
 // A time is cut also if all the others are good.
 func TestOneTimeIsCut(t *testing.T) {
 	late := time.Unix(1_700_000_000_000_000_000, 0)
@@ -463,14 +470,7 @@ func TestOneTimeIsCut(t *testing.T) {
 		pod := &pleg.Pod{
 			UID: "a", Containers: []*pleg.Container{{ID: "c", CreatedAt: status.Containers[0].CreatedAt}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: status.Sandboxes[0].CreatedAt}},
 		}
-		r := guard(t, fake{
-			list:   func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{pod}, nil },
-			status: func(context.Context) (*pleg.PodStatus, error) { return status, nil },
-		})
-		pods, err := r.ListPods(t.Context())
-		kit.Must(t, err)
-		got, err := r.PodStatus(t.Context(), pod, nil, timeout)
-		kit.Must(t, err)
+		pods, got := answersOf(t, pod, status)
 		for _, is := range []any{pods, got} {
 			if _, err := json.Marshal(is); err != nil {
 				t.Errorf("time %d: %v", n, err)

@@ -545,21 +545,21 @@ func TestAnswersComeInTime(t *testing.T) {
 		}
 		r, err := Read(t.Context(), strings.NewReader(text))
 		kit.Must(t, err)
-		s, got := NewServer(r), ""
-		for _, wait := range []time.Duration{0, time.Second, 500 * time.Millisecond, 2500 * time.Millisecond, time.Second, 0, 0, 0} {
-			time.Sleep(wait)
-			got += ", " + s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
+		answers := func(waits ...time.Duration) string {
+			s := NewServer(r)
+			var got []string
+			for _, wait := range waits {
+				time.Sleep(wait)
+				got = append(got, s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion())
+			}
+			return strings.Join(got, ", ")
 		}
-		if want := ", of 0s, of 1s, of 2s, of 4s, of 5s, of 6s, of 7s, of 7s"; got != want {
-			t.Errorf("the answers are%s, want%s", got, want)
+		got := answers(0, time.Second, 500*time.Millisecond, 2500*time.Millisecond, time.Second, 0, 0, 0)
+		if want := "of 0s, of 1s, of 2s, of 4s, of 5s, of 6s, of 7s, of 7s"; got != want {
+			t.Errorf("the answers are %q, want %q", got, want)
 		}
-		s, got = NewServer(r), ""
-		for _, wait := range []time.Duration{2 * time.Second, 3500 * time.Millisecond} {
-			time.Sleep(wait)
-			got += ", " + s.choose("Version", &cri.VersionRequest{}).reply.(*cri.VersionResponse).GetVersion()
-		}
-		if want := ", of 2s, of 5s"; got != want {
-			t.Errorf("a client that asks seldom gets%s, want%s", got, want)
+		if got, want := answers(2*time.Second, 3500*time.Millisecond), "of 2s, of 5s"; got != want {
+			t.Errorf("a client that asks seldom gets the answers %q, want %q", got, want)
 		}
 	})
 }
