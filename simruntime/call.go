@@ -135,7 +135,8 @@ func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]str
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	t := target{id: pleg.ContainerID(cmp.Or(containerID, sandboxID))}
-	if o := cmp.Or(rt.state.byID[containerID], rt.state.byID[sandboxID]); o != nil {
+	o := cmp.Or(rt.state.byID[containerID], rt.state.byID[sandboxID])
+	if t.missing = o == nil; !t.missing {
 		t.podUID = o.uid()
 	}
 	return t

@@ -60,7 +60,7 @@ type Fault struct {
 	// The effects, in this order.
 	Latency time.Duration // For GetContainerEvents, the time from an event to its sending.
 	Hang    bool          // The call waits for its end, or for the end of the fault.
-	Code    codes.Code    // If not OK, the call fails with this code.
+	Code    codes.Code    // If not OK, the call fails with this code; ResourceExhausted only if the object exists.
 	Message string        // The text of the error. If empty, "injected fault".
 	Malform Malform
 	// Only for GetContainerEvents: each event is lost with the probability Loss, and hang and error
@@ -155,10 +155,12 @@ func (fs *faultSet) remove(match func(*rule) bool) {
 	})
 }
 
-// target is the pod and the object of a call; empty fields match all.
+// target is the pod and the object of a call; empty fields match all. missing is set if the runtime
+// has no object with this id.
 type target struct {
-	podUID pleg.PodUID
-	id     pleg.ContainerID
+	podUID  pleg.PodUID
+	id      pleg.ContainerID
+	missing bool
 }
 
 // hit returns the rules that affect a call, in the order of Inject.
@@ -190,6 +192,9 @@ func (r *rule) hits() bool {
 func (r *rule) matches(rpc string, tgt target) bool {
 	if r.RPC != "" && r.RPC != rpc {
 		return false
+	}
+	if r.Code == codes.ResourceExhausted && tgt.missing {
+		return false // the answer would be small: a client may conclude from the error that the object exists
 	}
 	if tgt == (target{}) && r.Malform != "" {
 		return true // the entries concerned are found in the answer

@@ -66,6 +66,34 @@ func TestBusyNode(t *testing.T) {
 	})
 }
 
+// Whatever does not exist is not too large, however often it is asked for: a client that is refused an
+// object may conclude that it exists.
+func TestWhatDoesNotExistIsNotTooLarge(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		pod := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})[0]
+		sandbox, container := string(pod.Sandboxes[0].ID), string(pod.Containers[0].ID)
+		calls := func(want string) {
+			t.Helper()
+			_, sandboxes := client.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: sandbox}})
+			_, ofSandbox := client.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: sandbox}})
+			_, containers := client.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: container}})
+			_, all := client.ListContainers(t.Context(), &cri.ListContainersRequest{})
+			code, _ := statusOf(t.Context(), client, pod.Containers[0].ID)
+			if got := fmt.Sprint(status.Code(sandboxes), status.Code(ofSandbox), status.Code(containers), status.Code(all), code); got != want {
+				t.Errorf("the calls ended with %s, want %s", got, want)
+			}
+		}
+		rt.Inject(simruntime.Fault{Code: codes.ResourceExhausted})
+		calls("ResourceExhausted ResourceExhausted ResourceExhausted ResourceExhausted ResourceExhausted")
+		if err := rt.RemovePod(pod.UID); err != nil {
+			t.Fatal(err)
+		}
+		calls("OK OK OK ResourceExhausted NotFound")
+		rt.Inject(simruntime.Fault{Code: codes.Internal})
+		calls("Internal Internal Internal ResourceExhausted Internal")
+	})
+}
+
 // Faults of a call happen in the order of Inject, until one answers with an error.
 func TestFaultsInOrder(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
