@@ -125,9 +125,14 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 		return 0
 	}
 	p.loop.Acknowledged()
-	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, &p.fault)
+	m, unregister, err := newMetrics(o.Registerer, &p.fault)
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
+	}
+	p.metrics = m
+	p.loop.Ended = func() {
+		p.endLease()
+		unregister()
 	}
 	return p, nil
 }
@@ -159,10 +164,7 @@ func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 
 // Run publishes until ctx or the source ends, and then returns nil. Errors of the server are
 // retried with backoff; Run returns none. A publisher runs once; a second call is an error.
-func (p *Publisher) Run(ctx context.Context) error {
-	defer func() { p.endLease(ctx) }()
-	return p.loop.Run(ctx, p.publishOnce)
-}
+func (p *Publisher) Run(ctx context.Context) error { return p.loop.Run(ctx, p.publishOnce) }
 
 type metrics struct {
 	published prometheus.Counter

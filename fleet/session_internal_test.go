@@ -668,8 +668,10 @@ func TestEndWithoutAServer(t *testing.T) {
 	if cancel(); p.Run(ctx) != nil {
 		t.Error("the end of its context is an error")
 	}
-	if p.Run(ctx) == nil {
-		t.Error("it runs a second time")
+	bucket := new(keptLease)
+	p.bucket, p.revision = bucket, 7
+	if p.Run(ctx) == nil || bucket.value.Ended {
+		t.Errorf("it runs a second time, or ends the first run: the lease is %+v", bucket.value)
 	}
 	if families, err := registry.Gather(); err != nil || len(families) > 0 {
 		t.Errorf("its metrics are left behind: %v, %v", families, err)
