@@ -190,8 +190,11 @@ func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, e
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 
-// Progress is what /readyz?verbose says of a publisher.
-var Progress = progress
+// Progress is what /readyz?verbose says of a publisher, Partial what follows if something was too large.
+var (
+	Progress = progress
+	Partial  = partial
+)
 
 // Resource returns the resource of log records from this node and cluster, as text.
 func Resource(node, cluster string) (string, error) {
