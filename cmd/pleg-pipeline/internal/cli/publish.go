@@ -211,6 +211,9 @@ func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, regi
 	if err != nil {
 		return err
 	}
+	if reported := otelError.Load(); reported != nil { // the other attributes are in use
+		d.out.log.WarnContext(ctx, "OTEL_RESOURCE_ATTRIBUTES is malformed", "err", *reported)
+	}
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
 		Client: client, Source: d.pipe, Resource: ours, Logger: d.out.log, Registerer: registry,
 	})
