@@ -34,6 +34,9 @@ func Release(t testing.TB, of, commit string) {
 	version, revision = of, commit
 }
 
+// BuildOf returns the version and the commit of a build.
+var BuildOf = buildOf
+
 // NewBuildMetric returns pleg_build_info.
 var NewBuildMetric = newBuildMetric
 
