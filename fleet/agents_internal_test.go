@@ -105,8 +105,9 @@ func TestRenewal(t *testing.T) {
 			if p.endLease(); works && (!reflect.DeepEqual(bucket.value, agentState{Layout: 2, Agent: "a", Ended: true}) || bucket.within != time.Second) {
 				t.Errorf("at its end the lease is %+v, within %v", bucket.value, bucket.within)
 			}
-			p.bucket, p.revision = &keptLease{err: errors.New("broken")}, 0
-			if err := p.renew(t.Context(), h); fmt.Sprint(err) != "renew lease: not connected to : broken" {
+			broken := errors.New("broken")
+			p.bucket, p.revision = &keptLease{err: broken}, 0
+			if err := p.renew(t.Context(), h); !errors.Is(err, broken) || err.Error() != "renew lease: not connected to : broken" {
 				t.Errorf("renew() = %v without a look into the bucket", err)
 			}
 			p.bucket = &keptLease{err: jetstream.ErrKeyNotFound}

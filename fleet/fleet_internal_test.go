@@ -323,7 +323,7 @@ func TestStreamsOfACluster(t *testing.T) {
 		s := newMemoryServer(t)
 		for _, of := range []*memoryStream{s.stream, s.bucket} {
 			of.full = errors.New("no room")
-			if err := Create(t.Context(), s, "c", tt.given); fmt.Sprint(err) != map[bool]string{true: "create fleet: stream pleg-v2-c: no room", false: "create fleet: bucket pleg-agents: no room"}[of == s.stream] {
+			if err := Create(t.Context(), s, "c", tt.given); !errors.Is(err, of.full) || err.Error() != map[bool]string{true: "create fleet: stream pleg-v2-c: no room", false: "create fleet: bucket pleg-agents: no room"}[of == s.stream] {
 				t.Errorf("Create() = %v without room", err)
 			}
 			of.full, of.made = nil, 0
@@ -390,7 +390,7 @@ func TestUnusableStreams(t *testing.T) {
 		if _, err := OpenStates(t.Context(), nil, name, ""); fmt.Sprint(err) != want {
 			t.Errorf("of the cluster %q: %v", name, err)
 		}
-		if err := Create(t.Context(), nil, name, Limits{}); fmt.Sprint(err) != "create fleet: "+want {
+		if err := Create(t.Context(), nil, name, Limits{}); errors.Unwrap(err) == nil || err.Error() != "create fleet: "+want {
 			t.Errorf("Create() = %v of the cluster %q", err, name)
 		}
 	}
@@ -424,8 +424,9 @@ func TestExplain(t *testing.T) {
 	}
 	missing := conn.LastError().Error()
 	for err, says := range map[error]string{context.DeadlineExceeded: missing + ": ", nats.ErrTimeout: missing + ": ", errors.New("other"): ""} {
-		if text := explain(conn, err).Error(); text != says+err.Error() || !strings.Contains(missing, "Permissions Violation") {
-			t.Errorf("%v is explained as %s", err, text)
+		explained := explain(conn, err)
+		if explained.Error() != says+err.Error() || !strings.Contains(missing, "Permissions Violation") || !errors.Is(explained, err) || errors.Is(explained, nats.ErrPermissionViolation) != (says != "") {
+			t.Errorf("%v is explained as %v", err, explained)
 		}
 	}
 	conn.Close()

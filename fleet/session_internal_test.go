@@ -454,7 +454,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	last.gone["pleg.v2.c.n.0"].count, many.mute = 9, errors.New("broken")
-	if err := last.verify(t.Context()); fmt.Sprint(err) != "read the messages of the node: read message: not connected to : broken" || last.pods == nil {
+	if err := last.verify(t.Context()); !errors.Is(err, many.mute) || err.Error() != "read the messages of the node: read message: not connected to : broken" || last.pods == nil {
 		t.Errorf("verify() = %v if the server does not answer", err)
 	}
 	last.own.count, last.gone = 9, nil

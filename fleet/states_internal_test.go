@@ -139,7 +139,7 @@ func TestForget(t *testing.T) {
 		"stopped": "forget node stopped: not connected to : no disk",
 	} {
 		before := len(stream.held)
-		if err := states.Forget(t.Context(), node); fmt.Sprint(err) != want || node == "works" && len(stream.held) != before {
+		if err := states.Forget(t.Context(), node); fmt.Sprint(err) != want || errors.Is(err, stream.stuck) != (node == "stopped") || node == "works" && len(stream.held) != before {
 			t.Errorf("Forget(%q) = %v, want %s", node, err, want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestForget(t *testing.T) {
 		t.Errorf("Forget() = %v of a server that fails", err)
 	}
 	states.js.(memoryServer).bucket.info.Config.Name = ""
-	if nodes, err := states.Nodes(t.Context()); nodes != nil || fmt.Sprint(err) != "bucket pleg-agents: "+jetstream.ErrStreamNotFound.Error() {
+	if nodes, err := states.Nodes(t.Context()); nodes != nil || !errors.Is(err, jetstream.ErrStreamNotFound) || err.Error() != "bucket pleg-agents: "+jetstream.ErrStreamNotFound.Error() {
 		t.Errorf("without a bucket the nodes are %+v, %v", nodes, err)
 	}
 }
@@ -163,7 +163,8 @@ func TestCheck(t *testing.T) {
 	of := func(bucket *memoryStream) *States {
 		return &States{&store{patience: thorough, js: fakeJetStream{stream: bucket}, stream: new(memoryStream)}, "c"}
 	}
-	empty, broken, half := of(new(memoryStream)), of(&memoryStream{err: errors.New("broken")}), of(new(memoryStream))
+	cause := errors.New("broken")
+	empty, broken, half := of(new(memoryStream)), of(&memoryStream{err: cause}), of(new(memoryStream))
 	half.stream = &memoryStream{err: errors.New("broken")}
 	for _, tt := range []struct {
 		of    *States
@@ -187,7 +188,7 @@ func TestCheck(t *testing.T) {
 	for _, err := range broken.Pods(t.Context(), nil, nil) {
 		got = err
 	}
-	if want := "read the pods: bucket pleg-agents: stream: not connected to : broken"; fmt.Sprint(got) != want {
+	if want := "read the pods: bucket pleg-agents: stream: not connected to : broken"; !errors.Is(got, cause) || got.Error() != want {
 		t.Errorf("the pods of a server that fails: %v, want %s", got, want)
 	}
 	if nodes, err := half.Nodes(t.Context()); err == nil {

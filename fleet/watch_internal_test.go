@@ -89,7 +89,7 @@ func TestBegin(t *testing.T) {
 		t.Errorf("of servers that are behind: %v", err)
 	}
 	stream.mute, w.at, w.known, w.broken = errors.New("mute"), place{w.known.stream, 9, 1}, place{}, false
-	if _, err := w.begin(t.Context()); fmt.Sprint(err) != "read message: not connected to : mute" {
+	if _, err := w.begin(t.Context()); !errors.Is(err, stream.mute) || err.Error() != "read message: not connected to : mute" {
 		t.Errorf("of servers that do not send the message: %v", err)
 	}
 	stream.err = errors.New("broken")
@@ -135,7 +135,11 @@ func TestGarbage(t *testing.T) {
 		}
 	}
 	garbage(2, 0)
-	w.o.Unreadable = func(err error) { passed = append(passed, err.Error()) }
+	w.o.Unreadable = func(err error) {
+		if passed = append(passed, err.Error()); errors.Unwrap(err) == nil {
+			t.Errorf("%v wraps no cause", err)
+		}
+	}
 	garbage(3, 1)
 	w.seen, w.owes, w.broken = nil, false, false
 	held := stream.held
@@ -590,11 +594,11 @@ func TestConsumer(t *testing.T) {
 			}
 		}
 		stream.deaf = errors.New("refused")
-		if _, err := s.snapshot(t.Context(), nil, nil); fmt.Sprint(err) != "receive messages: not connected to : refused" {
+		if _, err := s.snapshot(t.Context(), nil, nil); !errors.Is(err, stream.deaf) || err.Error() != "receive messages: not connected to : refused" {
 			t.Errorf("snapshot() = %v of a consumer that does not receive", err)
 		}
 		stream.mute = errors.New("broken")
-		if _, err := s.snapshot(t.Context(), nil, nil); fmt.Sprint(err) != "create consumer: not connected to : broken" {
+		if _, err := s.snapshot(t.Context(), nil, nil); !errors.Is(err, stream.mute) || err.Error() != "create consumer: not connected to : broken" {
 			t.Errorf("snapshot() = %v without a consumer", err)
 		}
 	}
@@ -695,7 +699,7 @@ func TestMessageLostUnderWay(t *testing.T) {
 	c, err := stream.on().consume(t.Context(), jetstream.ConsumerConfig{})
 	kit.Must(t, err)
 	defer c.Stop()
-	if m, err := c.wait(t.Context()); m != nil || fmt.Sprint(err) != "receive messages: of somebody else" {
+	if m, err := c.wait(t.Context()); m != nil || !errors.Is(err, stream.bare) || err.Error() != "receive messages: of somebody else" {
 		t.Errorf("a message without its number: %v, %v", m, err)
 	}
 }

@@ -48,7 +48,11 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 		if !slices.Equal(first, second) || !slices.Equal(idsOf(rt.Pods()), idsOf(again.Pods())) {
 			t.Error("the same seed made another sequence")
 		}
-		kit.Golden(t, "testdata/churn.txt", show(rt))
+		changed := "changed, the first ones:" // two that are due at the same action keep their order
+		for _, uid := range first[:100] {
+			changed += " " + string(uid[:4])
+		}
+		kit.Golden(t, "testdata/churn.txt", show(rt)+changed+"\n")
 		if slices.Equal(first, other) {
 			t.Error("another seed made the same sequence")
 		}

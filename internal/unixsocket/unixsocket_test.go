@@ -166,7 +166,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := unixsocket.Listen(canceled, path("answers")); err == nil || err.Error() != "listen on "+path("answers")+": the socket may be in use: dial unix "+path("answers")+": operation was canceled" {
+	if _, err := unixsocket.Listen(canceled, path("answers")); !errors.Is(err, context.Canceled) || err.Error() != "listen on "+path("answers")+": the socket may be in use: dial unix "+path("answers")+": operation was canceled" {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	before := openFiles(t)
@@ -235,8 +235,8 @@ func TestListenReportsMissingPermission(t *testing.T) {
 	kit.Must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(path, 0), os.WriteFile(filepath.Join(dir, "locked.lock"), nil, 0o600),
 		os.Chmod(filepath.Join(dir, "locked.lock"), 0o666), os.Chmod(dir, 0o555)))
 	shared := t.TempDir() // as /tmp
-	foreign, stale := filepath.Join(shared, "foreign"), filepath.Join(shared, "stale")
-	for _, path := range []string{foreign, stale} { // of a program without a lock
+	foreign, stale, beside := filepath.Join(shared, "foreign"), filepath.Join(shared, "stale"), filepath.Join(shared, "beside")
+	for _, path := range []string{foreign, stale, beside + "~"} { // of a program without a lock
 		l, err := net.Listen("unix", path)
 		kit.Must(t, err)
 		defer l.Close()
@@ -245,18 +245,19 @@ func TestListenReportsMissingPermission(t *testing.T) {
 			l.Close()
 		}
 	}
-	kit.Must(t, errors.Join(os.Chmod(foreign, 0), os.Chmod(stale, 0o666), os.Chmod(shared, 0o777|fs.ModeSticky)))
+	kit.Must(t, errors.Join(os.Chmod(foreign, 0), os.Chmod(beside+"~", 0), os.Chmod(stale, 0o666), os.Chmod(shared, 0o777|fs.ModeSticky)))
 	for path, says := range map[string]string{
 		path:                         "the socket belongs to another user: permission denied",
 		filepath.Join(dir, "new"):    "lock the socket: permission denied",
 		filepath.Join(dir, "locked"): "permission denied",
 		foreign:                      "the socket belongs to another user: permission denied",
+		beside:                       beside + "~: the socket belongs to another user: permission denied",
 		stale:                        "remove the socket of a process that has ended: operation not permitted",
 	} {
 		if path == stale && os.Getuid() != 0 {
 			continue // it belongs to this user
 		}
-		if err := asNobody(func() error { _, err := unixsocket.Listen(t.Context(), path); return err }); err == nil || err.Error() != "listen on "+path+": "+says {
+		if err := asNobody(func() error { _, err := unixsocket.Listen(t.Context(), path); return err }); !errors.Is(err, fs.ErrPermission) || err.Error() != "listen on "+path+": "+says {
 			t.Errorf("Listen(%s) = %v, want %q", path, err, says)
 		}
 	}

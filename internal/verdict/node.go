@@ -32,7 +32,7 @@ func (l Limits) unread(s pleg.Status) []Finding {
 	}
 	first := of[0]
 	if more := len(of) - 1; more > 0 {
-		first.Subject += " and " + count(more, "more client")
+		first.Subject += " and " + Count(more, "more client")
 		first.What = plural[first.What]
 		first.Evidence = others(of, func(f *Finding) string { return f.Rest })
 	}

@@ -247,7 +247,7 @@ func ofPod(namespace, name string, uid pleg.PodUID) Finding {
 func (f Finding) and(more int) Finding {
 	f.Pods = 1 + more
 	if more > 0 {
-		f.Subject += " and " + count(more, "more pod")
+		f.Subject += " and " + Count(more, "more pod")
 		f.What = cmp.Or(plural[f.What], f.What)
 	}
 	return f

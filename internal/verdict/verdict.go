@@ -180,7 +180,7 @@ func (f *Finding) age(now time.Time) string {
 	case f.AtLeast:
 		return "for at least " + Span(past)
 	case f.Attempts > 1:
-		return fmt.Sprintf("since %s (%s, %s)", clock(f.Since, now), Span(past), count(f.Attempts, "attempt"))
+		return fmt.Sprintf("since %s (%s, %s)", clock(f.Since, now), Span(past), Count(f.Attempts, "attempt"))
 	default:
 		return fmt.Sprintf("since %s (%s)", clock(f.Since, now), Span(past))
 	}
@@ -212,8 +212,8 @@ func Span(d time.Duration) string {
 	}
 }
 
-// count returns n with a noun.
-func count(n int, noun string) string {
+// Count returns n with a noun.
+func Count[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

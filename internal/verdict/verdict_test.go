@@ -218,8 +218,10 @@ func TestOf(t *testing.T) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, pleg.ErrUnavailable
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s)", "start the runtime"},
 		"an inspection is slow": {
-			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false)} },
-			"WARNING: shop/web-0 is slow since 11:59 (4.0s) in ContainerStatus of nginx; the other 109 pods answer", "volumes",
+			func(s *pleg.Status) {
+				s.Overdue = []pleg.Inspection{overdue("web-0", 5*time.Second-time.Millisecond, false)}
+			},
+			"WARNING: shop/web-0 is slow since 11:59 (5.0s) in ContainerStatus of nginx; the other 109 pods answer", "volumes",
 		},
 		"an inspection takes three seconds": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 3*time.Second, false)} },
@@ -282,10 +284,10 @@ func TestOf(t *testing.T) {
 		"an end that the runtime did not learn": {
 			func(s *pleg.Status) {
 				nodestate.Change(&s.Details, func(n *nodestate.State) {
-					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"}}
+					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(time.Minute - time.Millisecond), Container: "nginx", ID: "c1"}}
 				})
 			},
-			"WARNING: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute, as a busy runtime reports ends late; only then stop the container (crictl -t 1m stop c1)",
+			"WARNING: shop/web-0 has a container without a process since 11:59 (59s): nginx has ended, and the runtime calls it running", "look again in a minute, as a busy runtime reports ends late; only then stop the container (crictl -t 1m stop c1)",
 		},
 		"and does not learn": {
 			func(s *pleg.Status) {
@@ -421,7 +423,7 @@ func TestOf(t *testing.T) {
 			"WARNING: shop/web-0 cannot be inspected since 11:59 (3.0s): broken", "journalctl",
 		},
 		"a list and a status differ": {
-			func(s *pleg.Status) { s.Contradictions = contradictions(59 * time.Second) },
+			func(s *pleg.Status) { s.Contradictions = contradictions(time.Minute - time.Millisecond) },
 			"WARNING: shop/web-0 differs in lists and statuses since 11:59 (59s): container nginx is running in the lists and is missing in its status", "crictl inspect",
 		},
 		"they differ for a minute": {
@@ -429,7 +431,7 @@ func TestOf(t *testing.T) {
 			"PROBLEM: shop/web-0 differs in lists and statuses since 11:59 (60s): container nginx is running in the lists and is missing in its status", "crictl inspect",
 		},
 		"they have just begun to differ": {
-			func(s *pleg.Status) { s.Contradictions = contradictions(9 * time.Second) },
+			func(s *pleg.Status) { s.Contradictions = contradictions(10*time.Second - time.Millisecond) },
 			"OK: the node is healthy, its 110 pods answer", "",
 		},
 		"an inspection has just failed": {

@@ -121,16 +121,20 @@ func TestAnsweringAgain(t *testing.T) {
 
 // TestWatchLogsFewPods watches pods of one trouble: ten of them are logged, and none that has it only now.
 func TestWatchLogsFewPods(t *testing.T) {
-	for name, test := range map[string]struct{ long, now, logged int }{"many": {12, 0, 10}, "one of them now": {2, 1, 2}} {
-		kit.Bubble(t, name, func(t *testing.T) {
+	name := func(n int) string { return fmt.Sprintf("web-%02d", (n+6)%12) } // three of the same age are in this order
+	for of, test := range map[string]struct{ long, now, logged int }{"many": {12, 0, 10}, "one of them now": {2, 1, 2}} {
+		kit.Bubble(t, of, func(t *testing.T) {
 			var logged kit.Log
 			began := time.Now().Add(-time.Minute)
 			status := func() pleg.Status {
 				s := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 99}}
 				for n := range test.long + test.now {
-					f := pleg.Failed{UID: pleg.PodUID(fmt.Sprint("u", n)), Namespace: "shop", Name: fmt.Sprint("web-", n), Since: began.Add(time.Duration(n) * time.Second), Err: errBroken}
-					if n >= test.long {
-						f.Since = s.At.Add(-time.Second)
+					f := pleg.Failed{UID: pleg.PodUID(fmt.Sprint("u", n)), Namespace: "shop", Name: name(n), Since: began.Add(time.Duration(n/3) * time.Second), Err: errBroken}
+					switch age := verdict.DefaultLimits.Warning; {
+					case n >= test.long:
+						f.Since = s.At.Add(1 - age)
+					case test.now > 0 && n > 0:
+						f.Since = s.At.Add(-age)
 					}
 					s.Failed = append(s.Failed, f)
 				}
@@ -145,7 +149,7 @@ func TestWatchLogsFewPods(t *testing.T) {
 				if n < test.logged {
 					want = 1
 				}
-				logged.RequireLines(t, want, fmt.Sprintf(`what="shop/web-%d `, n))
+				logged.RequireLines(t, want, fmt.Sprintf(`what="shop/%s `, name(n)))
 			}
 		})
 	}

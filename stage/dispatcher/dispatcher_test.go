@@ -375,10 +375,12 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// A subscriber that the log has left behind before the end gets a Gap in place of all that it has not read.
+// A subscriber that the log has left behind before the end gets a Gap in place of all that it has not
+// read, which is counted.
 func TestBehindTheLogAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 4, discard)
+		registry := prometheus.NewPedanticRegistry()
+		f := newFixture(t, 4, discard, kit.Kept{Registerer: registry})
 		f.run(t)
 		s := f.subscribe(t, pleg.SubscribeOptions{})
 		f.publish("a", "PodSync PodSync")
@@ -390,6 +392,7 @@ func TestBehindTheLogAtTheEnd(t *testing.T) {
 		if words := wordsOf(got); words != "Gap(Stopped)*7" || got[0].Seq != 9 || !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("got %q, %+v, %v", words, got, err)
 		}
+		kit.RequireMetric(t, registry, 7, "pleg_discarded_events_total")
 		if lag := s.Lag(); lag != (pleg.Lag{}) {
 			t.Errorf("the lag is %+v after the end", lag)
 		}

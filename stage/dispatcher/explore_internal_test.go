@@ -444,6 +444,7 @@ func (w *logWorld) check(r *logReader, ev *pleg.Event, ok bool, published uint64
 	}
 	if ev.Type == pleg.Gap {
 		r.last, r.syncs, r.mark = ev.Seq, false, w.marks // nothing follows it
+		r.missed += ev.Missed
 		switch after := ev.Seq - ev.Missed; {
 		case ev.Reason != pleg.Stopped, !w.stopped, ev.Seq != published, after < before, after >= published, !w.lost(after + 1):
 			return errors.New("it is no Gap of the end")

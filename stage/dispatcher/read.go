@@ -73,9 +73,7 @@ func (s *Subscription) take() (ev pleg.Event, ok bool) {
 		return ev, false
 	case s.reader.gap != nil:
 		ev, s.reader.gap = *s.reader.gap, nil
-		s.counts.gaps.Add(1)
-		s.counts.missed.Add(ev.Missed)
-		s.d.metrics.missed.Add(float64(ev.Missed))
+		s.count(&ev)
 		return ev, true
 	case len(s.reader.replay) > 0:
 		ev, s.reader.replay = s.reader.replay[0].event, s.reader.replay[1:]
@@ -124,7 +122,15 @@ func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
 	ev = s.stopped(at)
 	s.at.Store(ev.Seq)
 	s.reader.syncing, s.reader.mark = false, s.reader.seen.mark
+	s.count(&ev)
 	return ev, true
+}
+
+// count counts a Gap that the reader gets.
+func (s *Subscription) count(gap *pleg.Event) {
+	s.counts.gaps.Add(1)
+	s.counts.missed.Add(gap.Missed)
+	s.d.metrics.missed.Add(float64(gap.Missed))
 }
 
 // stopped returns the Gap in place of the events after a number, once no more events come.

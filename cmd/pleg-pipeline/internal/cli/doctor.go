@@ -29,10 +29,10 @@ which knows the address of the runtime and how long a pod has been hanging. With
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
 command. With --npd: 1 if it found one, 2 if it could not examine the node.
+If it is interrupted, it prints what it has seen and exits with 0; with --npd: 2.
 
 With --calls it measures the runtime instead, and prints a table for an issue. It
-inspects all pods repeatedly; at least half of the time it waits. If it is
-interrupted, it prints what it has measured.
+inspects all pods repeatedly; at least half of the time it waits.
 
 With --fleet it asks no runtime: it ranks the nodes that publish on a NATS server
 by the verdict of their agents, including nodes without an agent.
@@ -111,6 +111,17 @@ func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
 
 func (c *doctorCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
+	err := c.look(ctx, out)
+	switch _, printed := errors.AsType[exit](err); {
+	case err == nil, printed && (c.npd || ctx.Err() == nil):
+		return err
+	case printed:
+		return nil // as every command that a signal ends
+	}
+	return interrupted(ctx, out, err)
+}
+
+func (c *doctorCommand) look(ctx context.Context, out console) error {
 	if c.fleet.given() {
 		return c.examineFleet(ctx, out)
 	}
@@ -127,7 +138,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	}
 	report, err := c.examine(ctx)
 	if c.npd {
-		return c.answerPlugin(report, err)
+		return c.answerPlugin(report, cmp.Or(context.Cause(ctx), err))
 	}
 	if err != nil {
 		return err

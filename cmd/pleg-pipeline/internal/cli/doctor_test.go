@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -103,6 +104,28 @@ func TestMeasurementIsInterrupted(t *testing.T) {
 	s.stopAndWait(t)
 	if !strings.Contains(out.String(), "\n| ListPodSandbox | 1 | ") {
 		t.Errorf("stdout %q, want a table", out)
+	}
+}
+
+// Like every command, a doctor that a signal ends exits with 0, whatever it has seen; a plugin has not examined the node.
+func TestDoctorIsInterrupted(t *testing.T) {
+	for _, test := range []struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		{"doctor", cli.ExitOK, "", "pleg-pipeline: hangup before there was an answer\n"},
+		{"doctor -r /nonexistent/s", cli.ExitOK, "PROBLEM: the runtime fails: ", ""},
+		{"doctor --npd -r /nonexistent/s", 2, "could not examine the node: hangup\n", ""},
+	} {
+		ctx, end := context.WithCancelCause(t.Context())
+		end(errors.New("hangup"))
+		out, said := newTranscript(), newTranscript()
+		p := with(nil)
+		p.Args, p.Out, p.Err, p.Sockets, p.Config = strings.Fields(test.args), out, said, []string{"/nonexistent/s"}, "/nonexistent/c"
+		if code := cli.Execute(ctx, p); code != test.code || !strings.HasPrefix(out.String(), test.stdout) || said.String() != test.stderr {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %+v", test.args, code, out, said, test)
+		}
 	}
 }
 

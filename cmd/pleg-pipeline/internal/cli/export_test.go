@@ -34,6 +34,9 @@ func Release(t testing.TB, of, commit string) {
 	version, revision = of, commit
 }
 
+// BuildOf returns the version and the commit of a build.
+var BuildOf = buildOf
+
 // NewBuildMetric returns pleg_build_info.
 var NewBuildMetric = newBuildMetric
 
@@ -190,8 +193,11 @@ func Settle(ctx context.Context, dial func(context.Context, string) (net.Conn, e
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 
-// Progress is what /readyz?verbose says of a publisher.
-var Progress = progress
+// Progress is what /readyz?verbose says of a publisher, Partial what follows if something was too large.
+var (
+	Progress = progress
+	Partial  = partial
+)
 
 // Resource returns the resource of log records from this node and cluster, as text.
 func Resource(node, cluster string) (string, error) {

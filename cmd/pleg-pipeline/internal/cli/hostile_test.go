@@ -153,7 +153,7 @@ func runHostile(t *testing.T, daemon string, args []string) {
 	}
 	checkPrinted(t, "stdout", out.String())
 	checkPrinted(t, "stderr", stderr.String())
-	const another = "pleg-pipeline: not a daemon of this version: wait for the first list: watch: receive: rpc error: code = Unimplemented desc = unknown service pleg.v1.PLEG\n"
+	const another = "pleg-pipeline: not a daemon of this version: wait for the first list: watch: receive: unknown service pleg.v1.PLEG\n"
 	if daemon == "another service" && args[0] == "pods" && stderr.String() != another {
 		t.Errorf("stderr %q, want that it is no daemon", stderr)
 	}

@@ -150,13 +150,21 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 	d.states = append(d.states, httpserver.Part{Name: "nats", State: func() string {
 		s := publisher.Status()
 		text := progress("publish", "acknowledged", s.LastAck, s.Err)
-		if s.Cut > 0 {
-			text += fmt.Sprintf("; %d events and states were too large and are published in part", s.Cut)
-		}
-		return text
+		return text + partial(s.Cut)
 	}})
 	d.out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.nats.cluster, Name, f.nats.url, f.nats.cluster)
 	return nil
+}
+
+// partial says how many events and states were too large, after the progress.
+func partial(cut uint64) string {
+	switch cut {
+	case 0:
+		return ""
+	case 1:
+		return "; 1 event or state was too large and is published in part"
+	}
+	return fmt.Sprintf("; %d events and states were too large and are published in part", cut)
 }
 
 func progress(do, done string, last time.Time, err error) string {
@@ -202,6 +210,9 @@ func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, regi
 	ours, err := f.resource(node)
 	if err != nil {
 		return err
+	}
+	if reported := otelError.Load(); reported != nil { // the other attributes are in use
+		d.out.log.WarnContext(ctx, "OTEL_RESOURCE_ATTRIBUTES is malformed", "err", *reported)
 	}
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
 		Client: client, Source: d.pipe, Resource: ours, Logger: d.out.log, Registerer: registry,

@@ -268,7 +268,7 @@ var quietPublishers = regexp.MustCompile(`\n\[\+\]nats: (cannot publish: not con
 // family is the line of a metric.
 var family = regexp.MustCompile(`(?m)^# TYPE .*\n`)
 
-// What /readyz?verbose says of a publisher, without an error and with one.
+// What /readyz?verbose says of a publisher, without an error and with one, and of what was too large.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		last := time.Now().Add(-90400 * time.Millisecond)
@@ -278,6 +278,11 @@ func TestProgress(t *testing.T) {
 			}
 		}
 	})
+	for cut, want := range []string{"", "; 1 event or state was too large and is published in part", "; 2 events and states were too large and are published in part"} {
+		if got := cli.Partial(uint64(cut)); got != want {
+			t.Errorf("%d: %q, want %q", cut, got, want)
+		}
+	}
 }
 
 // Each series is kept for every node of a cluster. Two clients and CRI events are in the count.

@@ -190,11 +190,14 @@ func TestOpenTelemetryIsOff(t *testing.T) {
 	}
 }
 
-// Without --node and NODE_NAME, the node is this host. A variable of OpenTelemetry that cannot work is an error.
+// Without --node and NODE_NAME, the node is this host. A variable of OpenTelemetry that cannot work is an error;
+// of attributes, those that are well-formed are in use.
 func TestOpenTelemetryOfThisHost(t *testing.T) {
 	name, err := os.Hostname()
 	kit.Must(t, err)
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "zone=a,b")
 	s := start(t, io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "http://127.0.0.1:1")
+	s.stderr.await(t, `level=WARN msg="OTEL_RESOURCE_ATTRIBUTES is malformed" err="partial resource: missing value: [b]"`)
 	s.stderr.await(t, "exporting OpenTelemetry logs as node "+name+" to http://127.0.0.1:1\n")
 	s.stopAndWait(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/none/cert")
@@ -208,7 +211,7 @@ func TestOpenTelemetryOfThisHost(t *testing.T) {
 // The variables name the service and add to the resource; the node and the cluster are those of the flags.
 func TestResource(t *testing.T) {
 	t.Setenv("OTEL_SERVICE_NAME", "pleg")
-	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.version=7,k8s.node.name=other,zone=a")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.version=7,k8s.node.name=other,zone=a,b")
 	got, err := cli.Resource("n1", "prod")
 	if want := "k8s.cluster.name=prod,k8s.node.name=n1,service.name=pleg,service.version=7,zone=a"; err != nil || got != want {
 		t.Errorf("with variables %q, %v; want %q", got, err, want)

@@ -24,6 +24,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -191,9 +192,9 @@ var errNoAnswer = errors.New("the daemon does not answer")
 // daemonError is an error whose text a daemon may have chosen.
 type daemonError struct{ err error }
 
-// Error returns the message without the gRPC code. It contains no character that could forge
-// another line.
-func (e daemonError) Error() string { return view.Printable(status.Convert(e.err).Message()) }
+// Error returns the message without the gRPC code, also that of an error inside. It contains no
+// character that could forge another line.
+func (e daemonError) Error() string { return view.Printable(verdict.Plain(e.err)) }
 
 // Unwrap returns the error with its gRPC code.
 func (e daemonError) Unwrap() error { return e.err }
@@ -209,7 +210,7 @@ func fromDaemon(ctx context.Context, err error) error {
 	case errors.Is(context.Cause(ctx), errNoAnswer):
 		return errNoAnswer
 	case status.Code(err) == codes.Unimplemented:
-		err = status.Errorf(codes.Unimplemented, "not a daemon of this version: %s", status.Convert(err).Message())
+		err = status.Errorf(codes.Unimplemented, "not a daemon of this version: %v", daemonError{err})
 	}
 	return daemonError{err}
 }

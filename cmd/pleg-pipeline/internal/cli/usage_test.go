@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -276,6 +277,10 @@ func TestVersion(t *testing.T) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	for _, build := range []struct{ version, revision, said string }{{"", "", "(devel) ("}, {"v9.8.7", "0f1e2d", "v9.8.7 (commit 0f1e2d, "}} {
 		cli.Release(t, build.version, build.revision)
+		info := debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{{Key: "vcs.time", Value: "now"}, {Key: "vcs.revision", Value: "5e4d"}}}
+		if of, commit := cli.BuildOf(&info); of != cmp.Or(build.version, "v1.2.3") || commit != cmp.Or(build.revision, "5e4d") {
+			t.Errorf("the build %+v is %s of %s", info, of, commit)
+		}
 		shown := cmp.Or(build.version, "(devel)")
 		line := fmt.Sprintf("pleg-pipeline %s%s, %s)\n", build.said, runtime.Version(), platform)
 		for arg, want := range map[string]string{

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -50,27 +51,25 @@ func versionLine() string {
 }
 
 func programVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	switch {
-	case version != "":
-		return version
-	case !ok || info.Main.Version == "":
-		return "(devel)"
-	}
-	return info.Main.Version
+	info, _ := debug.ReadBuildInfo()
+	of, _ := buildOf(info)
+	return of
 }
 
 // programCommit returns the commit that the program was built from, or "".
 func programCommit() string {
-	info, ok := debug.ReadBuildInfo()
-	if revision != "" || !ok {
-		return revision
+	info, _ := debug.ReadBuildInfo()
+	_, commit := buildOf(info)
+	return commit
+}
+
+// buildOf returns the version and the commit of a release, or those of the build information, which may be nil.
+func buildOf(info *debug.BuildInfo) (of, commit string) {
+	info = cmp.Or(info, new(debug.BuildInfo))
+	if i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" }); i >= 0 {
+		commit = info.Settings[i].Value
 	}
-	i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
-	if i < 0 {
-		return ""
-	}
-	return info.Settings[i].Value
+	return cmp.Or(version, info.Main.Version, "(devel)"), cmp.Or(revision, commit)
 }
 
 // newBuildMetric returns pleg_build_info, with which queries join the version.

@@ -211,7 +211,7 @@ func TestWhatCommandsSay(t *testing.T) {
 		{"lookup c", looksUp(status.Error(codes.FailedPrecondition, "not yet"), failing), 0, 1, "", "not yet: waiting: PROBLEM: the node is not healthy: list pods: broken\n", ""},
 		{"lookup c", looksUp(status.Error(codes.FailedPrecondition, "not yet"), nil), 0, 1, "", "not yet\n", ""},
 		{"lookup c", looksUp(status.Error(codes.NotFound, "no container"), failing), 0, 1, "", "no container\n", ""},
-		{"lookup c", looksUp(nil, answer((*plegv1.GetStatusResponse)(nil), status.Error(codes.Internal, "it is broken"))), 0, 1, "", "status of the pipeline: rpc error: code = Internal desc = it is broken\n", ""},
+		{"lookup c", looksUp(nil, answer((*plegv1.GetStatusResponse)(nil), status.Error(codes.Internal, "it is broken"))), 0, 1, "", "status of the pipeline: it is broken\n", ""},
 		{"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 1900 * time.Millisecond, -1, "", "", ""},
 		{
 			"events -o name", waits(&plegv1.PipelineStatus{At: now, Healthy: true, Waiting: 2, Relist: &plegv1.RelistStatus{Success: now, Pods: 5}}), 2100 * time.Millisecond, -1, "",

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
@@ -149,7 +148,7 @@ func cannotConnect(endpoint string, why *cri.ConnectError, err error) *verdict.F
 	f.Detail = ": " + f.Evidence
 	if why.Problem > cri.NoConnection {
 		f.Detail = ": " + why.Endpoint + ": Version: " + why.Reason
-		f.Evidence += ": " + status.Convert(why.Err).Message()
+		f.Evidence += ": " + verdict.Plain(why.Err)
 	}
 	f = f.Completed(time.Now())
 	return &f

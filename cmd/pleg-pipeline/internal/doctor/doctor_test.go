@@ -195,7 +195,7 @@ func TestExamineEndsAtOnce(t *testing.T) {
 		r := doctor.Examine(ctx, serve(t, rt))
 		check(t, r, verdict.RuntimeFails, verdict.Problem, "it did not answer before the examination ended")
 		if r.Verdict != "PROBLEM: the runtime fails: unix:///in-memory: Version: it did not answer before the examination ended" ||
-			r.Findings[0].Evidence != "unix:///in-memory: it did not answer before the examination ended: check runtime at unix:///in-memory: rpc error: code = Canceled desc = context canceled" {
+			r.Findings[0].Evidence != "unix:///in-memory: it did not answer before the examination ended: check runtime at unix:///in-memory: context canceled" {
 			t.Errorf("verdict %q, evidence %q", r.Verdict, r.Findings[0].Evidence)
 		}
 	})

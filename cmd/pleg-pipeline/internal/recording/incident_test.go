@@ -107,6 +107,28 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 	})
 }
 
+// A folder in the place of the file is an error that names both.
+func TestIncidentCannotGetItsName(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		incidents, err := recording.NewIncidents(dir, "test")
+		kit.Must(t, err)
+		for second := range 60 {
+			kit.Must(t, os.Mkdir(filepath.Join(dir, fmt.Sprintf("incident-20000101T0001%02dZ.jsonl.gz", second)), 0o700))
+		}
+		runtime, log, stop := watchIncidents(t, incidents)
+		time.Sleep(time.Minute + time.Second)
+		hang(t, runtime)
+		time.Sleep(50 * time.Second)
+		stop()
+		failed := regexp.MustCompile(`msg="cannot record the minutes before a problem" .* err="rename \S+/\.incident\.jsonl\.gz \S+/incident-20000101T0001\d\dZ\.jsonl\.gz: file exists" retryIn=1m0s`)
+		if !failed.MatchString(log.String()) || log.Count("recorded") > 0 {
+			t.Errorf("the log is\n%s, want %s", log, failed)
+		}
+	})
+}
+
 // A small file fails only when it is closed. The limit of the size of a file is that of a process.
 func TestIncidentOnAFullDisk(t *testing.T) {
 	if os.Getenv("FULL_DISK") == "" {

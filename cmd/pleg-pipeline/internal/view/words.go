@@ -68,7 +68,7 @@ func Why(ev *fleet.Event) string {
 		parts = append(parts, ev.Reason)
 	}
 	if ev.Missed > 0 {
-		parts = append(parts, fmt.Sprintf("%d events missed", ev.Missed))
+		parts = append(parts, verdict.Count(ev.Missed, "event")+" missed")
 	}
 	if !ev.StartedAt.IsZero() && !ev.FinishedAt.Before(ev.StartedAt) {
 		parts = append(parts, "ran "+verdict.Span(ev.FinishedAt.Sub(ev.StartedAt)))
@@ -99,7 +99,10 @@ func WordsOf(ev pleg.Event) Words {
 // GapText describes a Gap.
 func GapText(ev *fleet.Event) string {
 	missing := "events are missing: "
-	if ev.Missed > 0 {
+	switch {
+	case ev.Missed == 1:
+		missing = "1 event is missing: "
+	case ev.Missed > 1:
 		missing = fmt.Sprintf("%d %s", ev.Missed, missing)
 	}
 	switch ev.Reason {
@@ -124,7 +127,7 @@ func eventDetails(ev *fleet.Event) string {
 	case ev.Type == pleg.Gap:
 		add("%s", GapText(ev))
 	case ev.Missed > 0:
-		add("%d events missed", ev.Missed)
+		add("%s missed", verdict.Count(ev.Missed, "event"))
 	case ev.ExitCode != nil && ev.Reason != "":
 		add("exit %d, %s", *ev.ExitCode, ev.Reason)
 	case ev.ExitCode != nil:
