@@ -440,6 +440,11 @@ func TestListAnswersForAPrefix(t *testing.T) {
 			t.Errorf("Lookup of %s = %+v, %v, want pod %s", prefix, c, err, want)
 		}
 	}
+	proc := t.TempDir() // of the containers around a process, the innermost counts
+	file(t, proc, "7/cgroup", "0::/kubepods/"+c2+"/init/"+c1+"\n")
+	if c, err := (containerindex.Host{Proc: proc}).Lookup(t.Context(), x, lookup.Query{PID: 7}); err != nil || string(c.ID) != c1 {
+		t.Errorf("Lookup of a process = %+v, %v, want %s", c, err, c1)
+	}
 	_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "2b"})
 	if want := fmt.Sprintf("look up container 2b: %v: several ids begin with 2b: give more of it", pleg.ErrInvalidOption); err == nil || err.Error() != want {
 		t.Errorf("several ids: %v, want %s", err, want)

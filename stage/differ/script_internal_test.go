@@ -167,6 +167,14 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; late; list a=running; wait 1s; retry; late; list a=running; wait 1s; retry; ok",
 		"pending inspect soon mark pending mark retry soon pending mark retry Started(a)",
 	},
+	"a hang after a late failure waits as any second one": {
+		"list a=running; inspect; late; list a=running; wait 1s; retry; hang; list a=running; wait 1s; retry; wait 1s; retry",
+		"pending inspect soon mark pending mark retry soon pending mark none retry",
+	},
+	"a late failure after hangs waits for a period": {
+		"list a=running; inspect; hang; list a=running; wait 1s; retry; hang; list a=running; wait 2s; retry; late; list a=running; wait 1s; retry",
+		"pending inspect soon mark pending mark retry soon pending mark retry soon pending mark retry",
+	},
 	"a status that contradicts its list is asked for again, from the next answer on": {
 		"list a=running; inspect; contradicts; wait 1s; retry; list a=running; retry; ok; list a=running; wait 1m; retry",
 		"pending inspect Started(a) mark none covered mark retry covered mark none",
