@@ -210,6 +210,7 @@ func TestContradictionsLast(t *testing.T) {
 			{status(pleg.StateUnknown, pleg.StateRunning, pleg.StateCreated), all, "Started(other)"},
 			{status(pleg.StateRunning, pleg.StateRunning, pleg.StateRunning), append(append([]pleg.Contradiction{b}, sandboxes...), differs("d", false, pleg.StateCreated, pleg.StateRunning, false, last)), "Started(other) Corrected(a)"},
 			{status(pleg.StateRunning, pleg.StateExited, pleg.StateCreated), sandboxes, "Started(other) Corrected(b)"},
+			{status(pleg.StateRunning, pleg.StateExited, pleg.StateUnknown), append(slices.Clip(sandboxes), differs("d", false, pleg.StateCreated, pleg.StateUnknown, false, last.Add(2*time.Second))), "Started(other)"},
 		} {
 			f.runtime.SetStatus("u", step.status)
 			c := stage.Change{UID: "u", Pod: pod, At: at(n), Events: []pleg.Event{{Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "other"}}}
@@ -234,6 +235,7 @@ func TestContradictionsLast(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+		f.runtime.SetStatus("u", status(pleg.StateRunning, pleg.StateExited, pleg.StateCreated))
 		pod.Sandboxes = pod.Sandboxes[3:]
 		if s, _, _ := f.do(stage.Change{UID: "u", Pod: pod, At: at(9)}); s.How != stage.Committed || len(f.inspector.State().Contradictions) > 0 {
 			t.Errorf("settled %+v, %+v, want that both agree", s, f.inspector.State().Contradictions)
@@ -304,12 +306,16 @@ func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 		_, first, _ := f.do(change(1, pod))
 		fail = true
 		f.do(change(2, pod))
+		retry := change(2, pod)
+		retry.Retry = true
+		f.retry <- retry
+		f.end()
 		fail = false
 		f.do(change(3, pod))
 		reinspect := change(4, pod)
 		reinspect.Reinspect = true
 		f.do(reinspect)
-		want := []*pleg.PodStatus{nil, first.Status, first.Status, nil}
+		want := []*pleg.PodStatus{nil, first.Status, first.Status, first.Status, nil}
 		for n := range want {
 			if got[n] != want[n] {
 				t.Errorf("inspection %d got %+v, want %+v", n, got[n], want[n])

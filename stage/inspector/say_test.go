@@ -49,6 +49,10 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 		"the stream of events breaks": {left, nil, func(f *fixture) { f.cache.AnnounceRemoved(false) }, wait / 4, false},
 		"nothing more comes":          {left, nil, func(f *fixture) { f.finish() }, wait, false},
 		"the process ends":            {left, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
+		"the process ends, 2":         {left, nil, func(f *fixture) { f.cancel() }, wait / 4, false}, // a select takes either channel
+		"the process ends, 3":         {left, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
+		"the process ends, 4":         {gone, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
+		"the process ends, 5":         {gone, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{})
