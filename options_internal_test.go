@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
@@ -41,4 +44,15 @@ func TestOptionsAreCompleted(t *testing.T) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, tc.got, tc.want)
 		}
 	}
+}
+
+// A pod that the cache has as inspected is in the index for lookups: that is written first. It cannot take a nil.
+func TestIndexIsWrittenBeforeTheCache(t *testing.T) {
+	s := &stores{Cache: podcache.New(), index: containerindex.NewIndex(containerindex.Source{})}
+	defer func() {
+		if _, err := s.Get("a"); recover() == nil || err == nil {
+			t.Errorf("the cache has the status (%v) before the index", err)
+		}
+	}()
+	s.Set("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{nil}}, nil, time.Now())
 }

@@ -238,7 +238,12 @@ func TestLabelsOfTheCommit(t *testing.T) {
 		f.publishLabelled("b", "Started(4)", web)
 		f.publishLabelled("a", "Died(3)", mail)
 		f.remove("b", "Died(4)")
-		requireRead(t, s, "a:Started(1) a:Started(3) b:Started(4) b:Died(4)")
+		f.publishLabelled("c", "Started(5)", web)
+		f.publishLabelled("c", "Died(5)", map[string]string{}) // it has none now
+		f.publishLabelled("d", "Started(6)", mail)
+		f.publishLabelled("d", "Changed(6)", web) // no event for subscribers
+		requireRead(t, s, "a:Started(1) a:Started(3) b:Started(4) b:Died(4) c:Started(5)")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Replay: true, Filter: pleg.Filter{Selector: "app=web"}}), "=d:Started(6) :Synced()")
 	})
 }
 
@@ -283,7 +288,7 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 		slow, quick, same := f.subscribe(t, pleg.SubscribeOptions{Name: "slow"}), f.subscribe(t, pleg.SubscribeOptions{Name: "quick"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
 		f.publish("a", "Started(c)")
 		time.Sleep(10 * time.Second)
-		f.publish("a", "Died(c) Changed(c)") // the last is no event for subscribers
+		f.publish("a", "Changed(c) Died(c)") // the first is no event for subscribers
 		got, _ := read(t, quick)
 		if len(got) != 2 || got[0].Epoch != f.Epoch() || got[1].Epoch != f.Epoch() || got[0].Seq != 1 || f.Position() != (pleg.Position{Epoch: got[1].Epoch, Seq: 2}) || got[1].Seq != 2 {
 			t.Errorf("events %+v at %v, want the numbers of this epoch", got, f.Position())
@@ -324,6 +329,21 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 		synctest.Wait()
 		logged.RequireLines(t, 2, "msg")
 		logged.RequireLines(t, 1, " events=5") // the other of this name
+	})
+}
+
+// A single event that nobody reads is enough.
+func TestOneUnreadEventIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged kit.Log
+		f := newFixture(t, history, logged.Logger())
+		f.run(t)
+		f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
+		time.Sleep(time.Second)
+		f.publish("a", "Started(c)")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		logged.RequireLines(t, 1, `msg="subscriber is not reading" stage=dispatcher subscriber=slow age=59s events=1`)
 	})
 }
 
@@ -392,6 +412,13 @@ func TestBehindTheLogAtTheEnd(t *testing.T) {
 		}
 		if lag := s.Lag(); lag != (pleg.Lag{}) {
 			t.Errorf("the lag is %+v after the end", lag)
+		}
+		var ends []error
+		for _, err := range s.All(t.Context()) {
+			ends = append(ends, err)
+		}
+		if len(ends) != 1 || !errors.Is(ends[0], pleg.ErrStopped) {
+			t.Errorf("a range ended with %v, want %v", ends, pleg.ErrStopped)
 		}
 	})
 }

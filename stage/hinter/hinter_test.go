@@ -77,6 +77,20 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 	})
 }
 
+// An answer is as old as the beginning of its list, and known from its end on.
+func TestObservationHasTheTimesOfItsList(t *testing.T) {
+	testHinter(t, nil, func(f *fixture) {
+		f.slow()
+		before, began := f.ticks.Next(), time.Now()
+		f.request("a")
+		during := f.ticks.Next()
+		o := <-f.out
+		if !o.At.Equal(began) || o.Began <= before || o.Began >= during || o.Answered <= during {
+			f.t.Errorf("%+v of a list that began at %v, between the ticks %d and %d", o.Asked, began, before, during)
+		}
+	})
+}
+
 // A list that the end of the hinter cuts has not failed.
 func TestListAtTheEnd(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {

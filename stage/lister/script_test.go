@@ -238,6 +238,23 @@ func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 	})
 }
 
+// A listing is as old as the beginning of its list, and known from its end on.
+func TestListingHasTheTimesOfItsList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ticks, during := new(stage.Ticks), uint64(0)
+		rt := faultyRuntime(func(context.Context) error {
+			during = ticks.Next()
+			time.Sleep(period)
+			return nil
+		})
+		f := newFixtureWith(t, rt, nil, period, 0, func(o *lister.Options) { o.Ticks = ticks })
+		l, _ := f.next(t)
+		if !l.At.Equal(f.start) || l.Began >= during || l.Answered <= during || f.lister.LastBegan() != l.Began {
+			t.Errorf("%+v of a list that began at %v, before the tick %d; the newest began at %d", l.Asked, f.start, during, f.lister.LastBegan())
+		}
+	})
+}
+
 // With a very short period a list is due all the time. newFixture requires that Run ends. In
 // a bubble no list would be due, because time stands still there.
 func TestRunEndsAlthoughAListIsDue(t *testing.T) {
