@@ -618,8 +618,14 @@ func TestEffectsReachTheirReceivers(t *testing.T) {
 			t.Errorf("the list is marked as of %v", m.Current)
 		}
 		d.Announce(Announcement{hintOf("a=removed"), ticks.Next()})
+		ofOther := hintOf("b=removed")
+		ofOther.UID = "q"
+		d.Announce(Announcement{ofOther, ticks.Next()})
 		time.Sleep(goWait)
-		does("a container that is gone is still listed", 0, 0, "list p after 300ms")
+		lists := strings.Fields(out.take())
+		if slices.Sort(lists); strings.Join(lists, " ") != "300ms 300ms after after list list p q" {
+			t.Errorf("containers of two pods that are gone are still listed: the differ did %v", lists)
+		}
 		time.Sleep(time.Second - goWait)
 		out.take() // it is listed again
 		observations <- stage.Observation{Asked: asked(), UID: explorePod, Pod: podOf("a=running")}

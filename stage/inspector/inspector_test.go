@@ -76,6 +76,19 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 	}
 }
 
+// A container that never ran has no start. Its end comes, and what else has happened.
+func TestEndWithoutAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		f.runtime.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Time{} })
+		c := change(1, plegtest.Pod("a", "c=exited d=exited"))
+		c.Events = slices.Insert(c.Events, 0, pleg.Event{Type: stage.ContainerRan, PodUID: "a", ContainerID: "c"})
+		if _, o, _ := f.do(c); plegtest.Words(o.Events...) != "Died(c) Died(d)" {
+			t.Errorf("events %q, want both ends", plegtest.Words(o.Events...))
+		}
+	})
+}
+
 // The end of a pod that is gone has what the pod's last status knows of its containers.
 func TestEndOfAGonePodHasItsLastStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -363,6 +376,29 @@ func TestHangIsReportedOnce(t *testing.T) {
 			f.logged.RequireLines(t, 0, "inspection failed") // the differ logs it
 		})
 	}
+}
+
+// Of several inspections each is overdue, whether or not it counts as hung, and also once that is reported.
+func TestSeveralAreOverdue(t *testing.T) {
+	testHanging(t, 4, func(t *testing.T, f *fixture) {
+		for _, uid := range uids("hung", 3) {
+			f.inspect <- one(uid)
+			time.Sleep(hungAfter / 4)
+		}
+		want := func(overdue, hung int) {
+			t.Helper()
+			time.Sleep(hungAfter)
+			synctest.Wait()
+			got := f.inspector.State().Overdue
+			if len(got) != overdue || slices.ContainsFunc(got, func(i pleg.Inspection) bool { return i.Hung != (hung > 0) }) {
+				t.Errorf("overdue are %+v, want %d, of which %d hang", got, overdue, hung)
+			}
+			f.requireMetric(t, "pleg_hung_inspections", float64(hung))
+		}
+		want(3, 0)
+		f.do(one("quick"))
+		want(3, 3)
+	})
 }
 
 // Between the end of a hung inspection and the quarantine of its pod, the pod is always in one of

@@ -429,6 +429,25 @@ func TestCallerOfAListThatIsNotBelieved(t *testing.T) {
 	})
 }
 
+// Each caller of a list that fails gets its error.
+func TestCallersOfAListThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, faultyRuntime(plegtest.Fail(errList)), period)
+		callers := []<-chan error{f.lister.Relist(), f.lister.Relist(), f.lister.Relist()}
+		f.sleepUntil(period)
+		for n, caller := range callers {
+			select {
+			case err := <-caller:
+				if !errors.Is(err, errList) {
+					t.Errorf("caller %d got %v, want %v", n, err, errList)
+				}
+			default:
+				t.Errorf("caller %d still waits", n)
+			}
+		}
+	})
+}
+
 // A probe that the end of Run cuts has not failed.
 func TestProbeAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
