@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,4 +57,21 @@ func TestIndexIsWrittenBeforeTheCache(t *testing.T) {
 		}
 	}()
 	s.Set("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{nil}}, nil, time.Now())
+}
+
+// observing is a store that keeps the pods that wait.
+type observing struct {
+	Store
+	pending []pleg.PodUID
+}
+
+func (o *observing) Observe(_ time.Time, pending []pleg.PodUID) { o.pending = slices.Clone(pending) }
+
+func TestStoreGetsEachPodThatWaits(t *testing.T) {
+	own := new(observing)
+	s := &stores{Cache: podcache.New(), own: own, log: slog.New(slog.DiscardHandler)}
+	s.Observe(time.Now(), []*pleg.Pod{{UID: "a"}, {UID: "b"}})
+	if got := fmt.Sprint(own.pending); got != "[a b]" {
+		t.Errorf("pending are %s, want both", got)
+	}
 }

@@ -92,6 +92,10 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; ok; all< a=running; one< -; one>; left; all>",
 		"pending inspect Started(a) mark gone Died(a) Removed(a) covered mark",
 	},
+	"answers from before the first list count in their order": {
+		"all< -; one< a=running; one>; one< a=exited b=running; one>; all>; inspect; ok",
+		"pending inspect Ran(a) Died(a) Started(b) mark",
+	},
 	"an older answer about a pod that no list has is none": {"one< a=running; list -; one>; inspect", "covered mark none"},
 	"a pod that is gone ends its inspection, and what was listed is told": {
 		"list a=running /s=running; inspect; list -; superseded; left",
@@ -648,6 +652,9 @@ func TestEffectsReachTheirReceivers(t *testing.T) {
 			t.Errorf("the differ did\n%swant\n%s", got, want)
 		}
 		does("the retry succeeded", 0, 0)
+		d.RequestReinspect(explorePod)
+		d.RequestReinspect("q")
+		does("two requests come", 0, 0, "list all", "list all")
 		close(listings)
 		close(observations)
 		for range marks { // until it is closed
@@ -694,6 +701,7 @@ func TestEventsComeBeforeALaterList(t *testing.T) {
 			gone, ended := make(chan stage.Change, 1), make(chan error)
 			cache.announce = func() {
 				d.Announce(Announcement{hintOf("a=running"), ticks.Next()})
+				d.Announce(Announcement{hintOf("b=running"), ticks.Next()})
 				if n%2 > 0 {
 					observations <- stage.Observation{Asked: empty().Asked, UID: explorePod}
 					return
@@ -707,7 +715,7 @@ func TestEventsComeBeforeALaterList(t *testing.T) {
 			synctest.Wait()
 			select {
 			case c := <-gone:
-				if got := plegtest.Words(c.Events...); got != "Started(a) Died(a) Removed(a)" {
+				if got := plegtest.Words(c.Events...); got != "Started(a) Died(a) Removed(a) Started(b) Died(b) Removed(b)" {
 					t.Errorf("got %s", got)
 				}
 			default:

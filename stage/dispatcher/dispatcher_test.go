@@ -286,7 +286,7 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 			t.Helper()
 			kit.RequireMetric(t, registry, value, name, labels...)
 		}
-		slow, quick, same := f.subscribe(t, pleg.SubscribeOptions{Name: "slow"}), f.subscribe(t, pleg.SubscribeOptions{Name: "quick"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
+		quick, slow, same := f.subscribe(t, pleg.SubscribeOptions{Name: "quick"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
 		f.publish("a", "Started(c)")
 		time.Sleep(10 * time.Second)
 		f.publish("a", "Changed(c) Died(c)") // the first is no event for subscribers
@@ -384,7 +384,7 @@ func TestCloseAtOnce(t *testing.T) {
 func TestCloseBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, history, discard)
-		s := f.subscribe(t, pleg.SubscribeOptions{})
+		s, stays := f.subscribe(t, pleg.SubscribeOptions{}), f.subscribe(t, pleg.SubscribeOptions{})
 		events := s.Events()
 		synctest.Wait()
 		s.Close()
@@ -393,6 +393,8 @@ func TestCloseBeforeRun(t *testing.T) {
 		}
 		requireEnd(t, s, pleg.ErrClosed)
 		f.run(t)
+		f.publish("a", "Started(c)")
+		requireRead(t, stays, "a:Started(c)")
 	})
 }
 

@@ -31,6 +31,9 @@ func TestRequestsOfOnePodShareOneList(t *testing.T) {
 		f.requireObserved(time.Second, "a b c d")
 		f.requireObserved(time.Second, "e")
 		f.requireCalls(9, 0)
+		f.RequestRelist("f")
+		f.RequestRelist("g") // at once
+		f.requireObserved(time.Second, "f g")
 	})
 }
 
@@ -131,8 +134,8 @@ func TestManyRequestsListAll(t *testing.T) {
 		f.request(many[32])
 		f.requireCalls(4, 1)
 		f.requireObserved(time.Second, "w x y z")
-		f.request(many[0])
-		f.requireObserved(time.Minute, many[0]) // the others are not listed singly
+		f.request(many[0] + " " + many[31])
+		f.requireObserved(time.Minute, many[0]+" "+many[31]) // the others are not listed singly
 	})
 }
 
