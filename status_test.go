@@ -473,6 +473,28 @@ func TestCallsOfSeveralPods(t *testing.T) {
 	})
 }
 
+// Each pod that fails is named, also behind one that hangs.
+func TestSeveralFailingPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		kit.Fill(r.Runtime, 4, "c=running")
+		r.Runtime.SetInspectFault(plegtest.Fail(errors.New("broken")))
+		r.StartBetweenLists(t)
+		r.Runtime.SetInspectFault(nil)
+		for n, uid := range kit.UIDs(4) {
+			r.Runtime.SetPodFault(uid, []plegtest.Fault{plegtest.Hang, plegtest.Fail(errors.New("broken"))}[min(n, 1)])
+		}
+		kit.Relist(3)
+		var got []pleg.PodUID
+		for _, f := range r.Look().Failed {
+			got = append(got, f.UID)
+		}
+		if !slices.Equal(got, kit.UIDs(4)[1:]) {
+			t.Errorf("failed are %v, want all but the first, which hangs", got)
+		}
+	})
+}
+
 // A pod whose inspections fail at once is named for as long as it fails.
 func TestFailingPodIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -333,18 +333,21 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// A single event that nobody reads is enough.
+// A single event that a subscriber does not read is enough. All such subscribers are named.
 func TestOneUnreadEventIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged kit.Log
 		f := newFixture(t, history, logged.Logger())
 		f.run(t)
 		f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
+		f.subscribe(t, pleg.SubscribeOptions{Name: "other"})
 		time.Sleep(time.Second)
 		f.publish("a", "Started(c)")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		logged.RequireLines(t, 1, `msg="subscriber is not reading" stage=dispatcher subscriber=slow age=59s events=1`)
+		for _, name := range []string{"slow", "other"} {
+			logged.RequireLines(t, 1, `msg="subscriber is not reading" stage=dispatcher subscriber=`+name+" age=59s events=1")
+		}
 	})
 }
 
