@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -59,19 +60,34 @@ func TestIndexIsWrittenBeforeTheCache(t *testing.T) {
 	s.Set("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{nil}}, nil, time.Now())
 }
 
-// observing is a store that keeps the pods that wait.
-type observing struct {
-	Store
-	pending []pleg.PodUID
+// recording is a store that notes its calls.
+type recording struct{ calls []string }
+
+func (r *recording) note(call ...any) { r.calls = append(r.calls, fmt.Sprintln(call...)) }
+
+func (r *recording) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
+	r.note("set", uid, status, err, at)
 }
+func (r *recording) Delete(uid pleg.PodUID, at time.Time)        { r.note("delete", uid, at) }
+func (r *recording) Touch(uid pleg.PodUID, at time.Time)         { r.note("touch", uid, at) }
+func (r *recording) Observe(at time.Time, pending []pleg.PodUID) { r.note("observe", at, pending) }
 
-func (o *observing) Observe(_ time.Time, pending []pleg.PodUID) { o.pending = slices.Clone(pending) }
-
-func TestStoreGetsEachPodThatWaits(t *testing.T) {
-	own := new(observing)
-	s := &stores{Cache: podcache.New(), own: own, log: slog.New(slog.DiscardHandler)}
-	s.Observe(time.Now(), []*pleg.Pod{{UID: "a"}, {UID: "b"}})
-	if got := fmt.Sprint(own.pending); got != "[a b]" {
-		t.Errorf("pending are %s, want both", got)
+// The embedder's store gets the pods, the result and the time of the list that the cache gets.
+func TestStoreGetsWhatTheCacheGets(t *testing.T) {
+	got, want := new(recording), new(recording)
+	s := &stores{Cache: podcache.New(), own: got, index: containerindex.NewIndex(containerindex.Source{}), log: slog.New(slog.DiscardHandler)}
+	at, status, errInspect := time.Unix(7, 0), &pleg.PodStatus{UID: "a"}, errors.New("inspection failed")
+	s.Observe(at, []*pleg.Pod{{UID: "a"}, {UID: "b"}})
+	want.Observe(at, []pleg.PodUID{"a", "b"})
+	s.Set("a", status, nil, at.Add(1))
+	want.Set("a", status, nil, at.Add(1))
+	s.Set("b", nil, errInspect, at.Add(2))
+	want.Set("b", nil, errInspect, at.Add(2))
+	s.Touch("a", at.Add(3))
+	want.Touch("a", at.Add(3))
+	s.Delete("b", at.Add(4))
+	want.Delete("b", at.Add(4))
+	if !slices.Equal(got.calls, want.calls) {
+		t.Errorf("the store got\n%s, want\n%s", got.calls, want.calls)
 	}
 }
