@@ -396,6 +396,8 @@ func TestSeveralAreOverdue(t *testing.T) {
 			f.requireMetric(t, "pleg_hung_inspections", float64(hung))
 		}
 		want(3, 0)
+		f.do(one("quick")) // its end shows that they hang
+		want(3, 3)
 		f.do(one("quick"))
 		want(3, 3)
 	})

@@ -82,7 +82,7 @@ func TestContextIsReleased(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		f := &flight{change: stage.Change{UID: "p", Pod: &pleg.Pod{UID: "p"}}, cancel: cancel}
 		i.flights.add(f)
-		i.finishInspection(t.Context(), result{flight: f, status: &pleg.PodStatus{}, err: err}, make(chan stage.Outcome, 1), make(chan stage.Settled, 1))
+		i.finishInspection(t.Context(), result{flight: f, status: &pleg.PodStatus{}, err: err}, make(chan stage.Outcome, 2), make(chan stage.Settled, 2))
 		if ctx.Err() == nil || len(i.flights.all) > 0 {
 			t.Errorf("after %v the context is %v, and %d inspections are in flight", err, ctx.Err(), len(i.flights.all))
 		}
