@@ -1,12 +1,18 @@
 package pipeline
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
@@ -40,5 +46,48 @@ func TestOptionsAreCompleted(t *testing.T) {
 		if !reflect.DeepEqual(tc.got, tc.want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, tc.got, tc.want)
 		}
+	}
+}
+
+// A pod that the cache has as inspected is in the index for lookups: that is written first. It cannot take a nil.
+func TestIndexIsWrittenBeforeTheCache(t *testing.T) {
+	s := &stores{Cache: podcache.New(), index: containerindex.NewIndex(containerindex.Source{})}
+	defer func() {
+		if _, err := s.Get("a"); recover() == nil || err == nil {
+			t.Errorf("the cache has the status (%v) before the index", err)
+		}
+	}()
+	s.Set("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{nil}}, nil, time.Now())
+}
+
+// recording is a store that notes its calls.
+type recording struct{ calls []string }
+
+func (r *recording) note(call ...any) { r.calls = append(r.calls, fmt.Sprintln(call...)) }
+
+func (r *recording) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
+	r.note("set", uid, status, err, at)
+}
+func (r *recording) Delete(uid pleg.PodUID, at time.Time)        { r.note("delete", uid, at) }
+func (r *recording) Touch(uid pleg.PodUID, at time.Time)         { r.note("touch", uid, at) }
+func (r *recording) Observe(at time.Time, pending []pleg.PodUID) { r.note("observe", at, pending) }
+
+// The embedder's store gets the pods, the result and the time of the list that the cache gets.
+func TestStoreGetsWhatTheCacheGets(t *testing.T) {
+	got, want := new(recording), new(recording)
+	s := &stores{Cache: podcache.New(), own: got, index: containerindex.NewIndex(containerindex.Source{}), log: slog.New(slog.DiscardHandler)}
+	at, status, errInspect := time.Unix(7, 0), &pleg.PodStatus{UID: "a"}, errors.New("inspection failed")
+	s.Observe(at, []*pleg.Pod{{UID: "a"}, {UID: "b"}})
+	want.Observe(at, []pleg.PodUID{"a", "b"})
+	s.Set("a", status, nil, at.Add(1))
+	want.Set("a", status, nil, at.Add(1))
+	s.Set("b", nil, errInspect, at.Add(2))
+	want.Set("b", nil, errInspect, at.Add(2))
+	s.Touch("a", at.Add(3))
+	want.Touch("a", at.Add(3))
+	s.Delete("b", at.Add(4))
+	want.Delete("b", at.Add(4))
+	if !slices.Equal(got.calls, want.calls) {
+		t.Errorf("the store got\n%s, want\n%s", got.calls, want.calls)
 	}
 }

@@ -309,7 +309,7 @@ func TestHintsReachTheirStages(t *testing.T) {
 		runtime := plegtest.New()
 		r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, RelistPeriod: time.Hour, InspectTimeout: 5 * time.Second})
 		events := r.Events(t, 0)
-		runtime.Set("a", "c=exited")
+		runtime.Set("a", "c=exited new=created")
 		runtime.Set("b", "d=running")
 		runtime.SetPodFault("b", plegtest.Hang)
 		r.Start(t)
@@ -329,12 +329,14 @@ func TestHintsReachTheirStages(t *testing.T) {
 		runtime.AnnounceHint(short)
 		short.State = pleg.StateExited
 		short.Others = []*pleg.ContainerStatus{
-			{ID: "c", State: pleg.StateExited, ExitCode: 8}, {ID: "other", State: pleg.StateExited, ExitCode: 9},
+			{ID: "c", State: pleg.StateExited, ExitCode: 8}, {ID: "other", State: pleg.StateExited, ExitCode: 9}, {ID: "new", State: pleg.StateExited, ExitCode: 10},
 		}
 		runtime.AnnounceHint(short)
 		time.Sleep(time.Second)
-		if known, other := r.Cache().GetRemoved("c"), r.Cache().GetRemoved("other"); known != nil || other == nil || other.ExitCode != 9 {
-			t.Errorf("removed are %+v and %+v, want only the one that the cache does not have", known, other)
+		for id, want := range map[pleg.ContainerID]int32{"c": 0, "other": 9, "new": 10} {
+			if got := r.Cache().GetRemoved(id); (got == nil) != (want == 0) || got != nil && got.ExitCode != want {
+				t.Errorf("of the container %s %+v is kept, want the code %d, and nothing of one that has ended in the cache", id, got, want)
+			}
 		}
 		time.Sleep(time.Minute)
 		kit.RequireEvents(t, events, "a", "Started(short) Died(short) Removed(short)")

@@ -444,6 +444,57 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 	})
 }
 
+// Each of several pods is reported with its own call.
+func TestCallsOfSeveralPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		rt := &reporting{Runtime: runtime.Basic()}
+		calls := []pleg.Call{{Method: "ContainerStatus", PodUID: "a"}, {Method: "PodSandboxStatus", PodUID: "b"}}
+		rt.set(calls...)
+		r := kit.New(t, pipeline.Options{Runtime: rt, InspectTimeout: 5 * time.Second})
+		runtime.Set("a", "c=running")
+		runtime.Set("b", "d=running")
+		runtime.SetInspectFault(plegtest.Hang)
+		r.StartBetweenLists(t)
+		got := make(map[pleg.PodUID]string)
+		time.Sleep(2 * time.Second)
+		for _, i := range r.Look().Overdue {
+			got[i.UID] = fmt.Sprint(i.Call)
+		}
+		time.Sleep(3 * time.Second)
+		for _, q := range r.Look().Quarantined {
+			got["again "+q.UID] = fmt.Sprint(q.Call)
+		}
+		for _, want := range calls {
+			if got[want.PodUID] != want.Method || got["again "+want.PodUID] != want.Method {
+				t.Errorf("the calls are %v, want %s of pod %s, twice", got, want.Method, want.PodUID)
+			}
+		}
+	})
+}
+
+// Each pod that fails is named, also behind one that hangs.
+func TestSeveralFailingPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		kit.Fill(r.Runtime, 4, "c=running")
+		r.Runtime.SetInspectFault(plegtest.Fail(errors.New("broken")))
+		r.StartBetweenLists(t)
+		r.Runtime.SetInspectFault(nil)
+		for n, uid := range kit.UIDs(4) {
+			r.Runtime.SetPodFault(uid, []plegtest.Fault{plegtest.Hang, plegtest.Fail(errors.New("broken"))}[min(n, 1)])
+		}
+		kit.Relist(3)
+		var got []pleg.PodUID
+		for _, f := range r.Look().Failed {
+			got = append(got, f.UID)
+		}
+		if !slices.Equal(got, kit.UIDs(4)[1:]) {
+			t.Errorf("failed are %v, want all but the first, which hangs", got)
+		}
+	})
+}
+
 // A pod whose inspections fail at once is named for as long as it fails.
 func TestFailingPodIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -504,7 +555,7 @@ func TestPodsByUID(t *testing.T) {
 		statuses, err := r.Subscribe(pleg.SubscribeOptions{Statuses: true})
 		kit.Must(t, err)
 		r.StartBetweenLists(t)
-		for want, uids := range map[string][]pleg.PodUID{"a b c": nil, "a b": {"b", "none", "a", "b"}, "": {"none"}} {
+		for want, uids := range map[string][]pleg.PodUID{"a b c": nil, "a b": {"b", "aa", "a", "b"}, "": {"none"}} {
 			pods, at, err := r.Pods(t.Context(), uids...)
 			var got []string
 			for _, pod := range pods {

@@ -50,7 +50,9 @@ func TestLookup(t *testing.T) {
 		kit.Relist(1)
 		want("new", func(c lookup.Container) bool { return !c.RemovedAt.IsZero() })
 		want("sandbox", func(c lookup.Container) bool { return c.State == pleg.StateExited })
-		time.Sleep(lookup.KeepRemoved)
+		time.Sleep(5*time.Minute - pipeline.DefaultRelistPeriod) // the list was half a period ago
+		want("new", func(c lookup.Container) bool { return !c.RemovedAt.IsZero() })
+		kit.Relist(1)
 		if c, err := p.Lookup(t.Context(), container("new")); !errors.Is(err, lookup.ErrNotYet) {
 			t.Errorf("Lookup of a container removed long ago = %+v, %v", c, err)
 		}

@@ -1,7 +1,10 @@
 package backoff_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
@@ -18,4 +21,19 @@ func TestNextDoublesUpToMax(t *testing.T) {
 		}
 		b.Reset()
 	}
+}
+
+// A wait that the end of its context cuts says so: its caller must not try again.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, errStop := time.Now(), errors.New("the program ends")
+		if err := backoff.Wait(t.Context(), time.Second); err != nil || time.Since(began) != time.Second {
+			t.Errorf("Wait = %v after %v, want nil after a second", err, time.Since(began))
+		}
+		ctx, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { stop(errStop) })
+		if err := backoff.Wait(ctx, time.Hour); !errors.Is(err, errStop) || time.Since(began) != 2*time.Second {
+			t.Errorf("Wait = %v after %v, want the cause of its context", err, time.Since(began)-time.Second)
+		}
+	})
 }

@@ -33,6 +33,9 @@ func TestPathOfInode(t *testing.T) {
 	if path, err := x.pathOfInode(t.Context(), root, 1<<60); !errors.Is(err, lookup.ErrNoContainer) || err.Error() != "no container of this node: the cgroup does not exist" {
 		t.Errorf("an inode that is not there: %q, %v", path, err)
 	}
+	if path, err := x.pathOfInode(t.Context(), filepath.Join(root, "gone"), inode); !errors.Is(err, lookup.ErrNoContainer) {
+		t.Errorf("cgroups that go during the search: %q, %v", path, err)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if path, err := x.pathOfInode(ended, root, inode); !errors.Is(err, context.Canceled) {

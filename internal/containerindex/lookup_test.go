@@ -334,6 +334,28 @@ func TestLookupOfAContainerThatWaits(t *testing.T) {
 	}
 }
 
+// A call that has waited gets the facts of the list, however young they are. One that does not wait gets those of
+// inspections that take a second.
+func TestListAnswersAfterTheWait(t *testing.T) {
+	for wait, stuck := range map[time.Duration]time.Duration{0: time.Second, 300 * time.Millisecond: 0} {
+		kit.Bubble(t, wait.String(), func(t *testing.T) {
+			began := time.Now()
+			x := containerindex.NewIndex(containerindex.Source{
+				Relist: func() <-chan error { return nil }, // it hangs
+				Uninspected: func(since time.Time) []*pleg.Pod {
+					if got := time.Since(since); got != stuck || time.Since(began) != wait {
+						t.Errorf("after %v the index asks for pods that have waited for %v, want %v and %v", time.Since(began), got, wait, stuck)
+					}
+					return []*pleg.Pod{{UID: "a", Containers: []*pleg.Container{{ID: "c"}}}}
+				},
+			})
+			if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: wait}); err != nil || c.PodUID != "a" {
+				t.Errorf("Lookup = %+v, %v", c, err)
+			}
+		})
+	}
+}
+
 // The ids of real cgroups, which only root may create.
 func TestCgroup(t *testing.T) {
 	mount := "/sys/fs/cgroup"
@@ -364,6 +386,19 @@ func TestCgroup(t *testing.T) {
 		if want.id != "" && c.CgroupPath != strings.TrimPrefix(dirs[i], mount) {
 			t.Errorf("path %q, want %q", c.CgroupPath, dirs[i])
 		}
+	}
+	open := func() int {
+		files, err := os.ReadDir("/proc/self/fd")
+		kit.Must(t, err)
+		return len(files)
+	}
+	before := open()
+	const more = 20
+	for range more {
+		_, _ = containerindex.Host{}.Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[1]})
+	}
+	if left := open() - before; left >= more {
+		t.Errorf("%d files are open after %d more lookups", left, more)
 	}
 	kit.Must(t, os.Remove(dirs[3]))
 	_, err := containerindex.Host{}.Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[3]})
@@ -404,6 +439,11 @@ func TestListAnswersForAPrefix(t *testing.T) {
 		if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(prefix)}); err != nil || c.PodUID != want {
 			t.Errorf("Lookup of %s = %+v, %v, want pod %s", prefix, c, err, want)
 		}
+	}
+	proc := t.TempDir() // of the containers around a process, the innermost counts
+	file(t, proc, "7/cgroup", "0::/kubepods/"+c2+"/init/"+c1+"\n")
+	if c, err := (containerindex.Host{Proc: proc}).Lookup(t.Context(), x, lookup.Query{PID: 7}); err != nil || string(c.ID) != c1 {
+		t.Errorf("Lookup of a process = %+v, %v, want %s", c, err, c1)
 	}
 	_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "2b"})
 	if want := fmt.Sprintf("look up container 2b: %v: several ids begin with 2b: give more of it", pleg.ErrInvalidOption); err == nil || err.Error() != want {

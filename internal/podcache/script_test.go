@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,7 @@ var scripts = map[string]struct{ script, want string }{
 	"newer: gone twice before the list":        {"gone a1; gone a2; list 3; newer a2", "a2:unknown"},
 	"newer: the same time is not newer":        {"set a2=old; newer a2; set a2=old; list 2; touch a2; get a; set a3=new", "old a2:new"},
 	"newer: a list":                            {"set a1=old; newer a2; list 2; get a; list 3", "old a2:old"},
+	"newer: a list answers for each pod":       {"newer a2; newer b2; newer c2; list 3", "a2:unknown b2:unknown c2:unknown"},
 	"newer: a list of an unknown pod":          {"newer a2; list 1; get a; list 3", "unknown a2:unknown"},
 	"newer: another pod":                       {"newer a2; set b3=new; get b; set a3=newer", "new a2:newer"},
 	"newer: gone":                              {"set a1=old; newer a2; gone a3", "a2:unknown"},
@@ -259,6 +261,24 @@ func entry(e cache.Entry) string {
 // exited returns the status of an exited container.
 func exited(id string, code int32) *pleg.ContainerStatus {
 	return &pleg.ContainerStatus{ID: pleg.ContainerID(id), State: pleg.StateExited, ExitCode: code}
+}
+
+// The list answers for each pod whose inspection has failed, or takes long.
+func TestUninspected(t *testing.T) {
+	c := podcache.New()
+	c.Set("fails", nil, errInspect, at("1"))
+	c.Observe(at("1"), []*pleg.Pod{{UID: "fails"}, {UID: "long"}, {UID: "too"}})
+	c.Observe(at("3"), []*pleg.Pod{{UID: "fails"}, {UID: "long"}, {UID: "too"}, {UID: "new"}})
+	c.Set("covered", nil, errInspect, at("3"))
+	for since, want := range map[string]string{"0": "[fails]", "1": "[fails long too]", "2": "[fails long too]", "3": "[fails long new too]"} {
+		var got []string
+		for _, pod := range c.Uninspected(at(since)) {
+			got = append(got, string(pod.UID))
+		}
+		if slices.Sort(got); fmt.Sprint(got) != want {
+			t.Errorf("not inspected since %s are %v, want %s", since, got, want)
+		}
+	}
 }
 
 func TestRemovedContainersAreKeptForAMinute(t *testing.T) {

@@ -44,6 +44,18 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A process that a debugger holds is as stopped as one that a signal has stopped.
+func TestStopped(t *testing.T) {
+	for state, want := range map[string]bool{"T": true, "t": true, "S": false, "D": false, "": false} {
+		if got := process.Stopped(&nodestate.Process{PID: 7, State: state}); got != want {
+			t.Errorf("a process in state %q is stopped: %t", state, got)
+		}
+	}
+	if process.Stopped(nil) {
+		t.Error("a process that is not known is stopped")
+	}
+}
+
 func TestWatches(t *testing.T) {
 	if id, runc := process.Watches(fstest.MapFS{}, nil); id != "" || runc {
 		t.Errorf("a process that is not known watches %q, runc %t", id, runc)

@@ -617,6 +617,15 @@ func TestPods(t *testing.T) {
 	if f, is := verdict.Pods(s)["web-1"]; is {
 		t.Errorf("one of many containers without a process: %+v, want no finding of the pod", f)
 	}
+	two := pleg.Status{
+		At: noon, Failed: []pleg.Failed{{UID: "fails 1", Err: errBroken}, {UID: "fails 2", Err: errBroken}},
+		Contradictions: slices.Concat(contradictions(time.Minute), contradictions(time.Minute), contradictions(time.Minute)),
+		Details:        nodestate.State{Stuck: []nodestate.Stuck{{UID: "shim 1", Shim: shim.Shim}, {UID: "shim 2", Shim: shim.Shim}}},
+	}
+	two.Contradictions[2].UID = "v"
+	if got, want := fmt.Sprint(slices.Sorted(maps.Keys(verdict.Pods(two)))), "[fails 1 fails 2 shim 1 shim 2 u v]"; got != want {
+		t.Errorf("pods with a finding are %s, want %s", got, want)
+	}
 }
 
 // TestManyPodsAreOneShortLine lets nine of a hundred pods hang, or fail.

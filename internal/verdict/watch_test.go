@@ -264,6 +264,28 @@ func TestWatchNamesEachPod(t *testing.T) {
 	})
 }
 
+// TestWatchNamesThePodsOfEachTrouble watches a pod that hangs beside two that fail.
+func TestWatchNamesThePodsOfEachTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged kit.Log
+		began := time.Now()
+		status := func() pleg.Status {
+			return pleg.Status{
+				At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 9},
+				Quarantined: []pleg.Quarantined{{UID: "web-0", Name: "web-0", Since: began, Hung: 1}},
+				Failed:      []pleg.Failed{{UID: "web-1", Name: "web-1", Since: began, Err: errBroken}, {UID: "web-2", Name: "web-2", Since: began, Err: errBroken}},
+			}
+		}
+		kit.Run(t, func(ctx context.Context) error { return verdict.Watch(ctx, status, logged.Logger()) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for n := range 3 {
+			logged.RequireLines(t, 1, fmt.Sprintf(`what="/web-%d`, n))
+		}
+		logged.RequireLines(t, 3, "trouble begins")
+	})
+}
+
 // TestTookIsTheMedianOfTheLastMinute uses a slow runtime that recovers.
 func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	var r verdict.Recent

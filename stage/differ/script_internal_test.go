@@ -92,6 +92,10 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; ok; all< a=running; one< -; one>; left; all>",
 		"pending inspect Started(a) mark gone Died(a) Removed(a) covered mark",
 	},
+	"answers from before the first list count in their order": {
+		"all< -; one< a=running; one>; one< a=exited b=running; one>; all>; inspect; ok",
+		"pending inspect Ran(a) Died(a) Started(b) mark",
+	},
 	"an older answer about a pod that no list has is none": {"one< a=running; list -; one>; inspect", "covered mark none"},
 	"a pod that is gone ends its inspection, and what was listed is told": {
 		"list a=running /s=running; inspect; list -; superseded; left",
@@ -166,6 +170,14 @@ var scripts = map[string]struct{ script, want string }{
 	"an inspection that fails late waits for a period, each time": {
 		"list a=running; inspect; late; list a=running; wait 1s; retry; late; list a=running; wait 1s; retry; ok",
 		"pending inspect soon mark pending mark retry soon pending mark retry Started(a)",
+	},
+	"a hang after a late failure waits as any second one": {
+		"list a=running; inspect; late; list a=running; wait 1s; retry; hang; list a=running; wait 1s; retry; wait 1s; retry",
+		"pending inspect soon mark pending mark retry soon pending mark none retry",
+	},
+	"a late failure after hangs waits for a period": {
+		"list a=running; inspect; hang; list a=running; wait 1s; retry; hang; list a=running; wait 2s; retry; late; list a=running; wait 1s; retry",
+		"pending inspect soon mark pending mark retry soon pending mark retry soon pending mark retry",
 	},
 	"a status that contradicts its list is asked for again, from the next answer on": {
 		"list a=running; inspect; contradicts; wait 1s; retry; list a=running; retry; ok; list a=running; wait 1m; retry",
@@ -412,8 +424,8 @@ func TestFloodIsBounded(t *testing.T) {
 	if s.lost != flood-maxHeard {
 		t.Errorf("%d containers were skipped, want %d", s.lost, flood-maxHeard)
 	}
-	if s.play(t, "list a=running"); s.lost != flood-maxPassed {
-		t.Errorf("%d containers were skipped, want %d", s.lost, flood-maxPassed)
+	if s.play(t, "list a=running"); s.lost != flood-64 {
+		t.Errorf("%d containers were skipped, want %d: 64 of a pod wait to be reported", s.lost, flood-64)
 	}
 }
 
@@ -610,8 +622,14 @@ func TestEffectsReachTheirReceivers(t *testing.T) {
 			t.Errorf("the list is marked as of %v", m.Current)
 		}
 		d.Announce(Announcement{hintOf("a=removed"), ticks.Next()})
+		ofOther := hintOf("b=removed")
+		ofOther.UID = "q"
+		d.Announce(Announcement{ofOther, ticks.Next()})
 		time.Sleep(goWait)
-		does("a container that is gone is still listed", 0, 0, "list p after 300ms")
+		lists := strings.Fields(out.take())
+		if slices.Sort(lists); strings.Join(lists, " ") != "300ms 300ms after after list list p q" {
+			t.Errorf("containers of two pods that are gone are still listed: the differ did %v", lists)
+		}
 		time.Sleep(time.Second - goWait)
 		out.take() // it is listed again
 		observations <- stage.Observation{Asked: asked(), UID: explorePod, Pod: podOf("a=running")}
@@ -634,6 +652,9 @@ func TestEffectsReachTheirReceivers(t *testing.T) {
 			t.Errorf("the differ did\n%swant\n%s", got, want)
 		}
 		does("the retry succeeded", 0, 0)
+		d.RequestReinspect(explorePod)
+		d.RequestReinspect("q")
+		does("two requests come", 0, 0, "list all", "list all")
 		close(listings)
 		close(observations)
 		for range marks { // until it is closed
@@ -680,6 +701,7 @@ func TestEventsComeBeforeALaterList(t *testing.T) {
 			gone, ended := make(chan stage.Change, 1), make(chan error)
 			cache.announce = func() {
 				d.Announce(Announcement{hintOf("a=running"), ticks.Next()})
+				d.Announce(Announcement{hintOf("b=running"), ticks.Next()})
 				if n%2 > 0 {
 					observations <- stage.Observation{Asked: empty().Asked, UID: explorePod}
 					return
@@ -693,7 +715,7 @@ func TestEventsComeBeforeALaterList(t *testing.T) {
 			synctest.Wait()
 			select {
 			case c := <-gone:
-				if got := plegtest.Words(c.Events...); got != "Started(a) Died(a) Removed(a)" {
+				if got := plegtest.Words(c.Events...); got != "Started(a) Died(a) Removed(a) Started(b) Died(b) Removed(b)" {
 					t.Errorf("got %s", got)
 				}
 			default:

@@ -238,7 +238,12 @@ func TestLabelsOfTheCommit(t *testing.T) {
 		f.publishLabelled("b", "Started(4)", web)
 		f.publishLabelled("a", "Died(3)", mail)
 		f.remove("b", "Died(4)")
-		requireRead(t, s, "a:Started(1) a:Started(3) b:Started(4) b:Died(4)")
+		f.publishLabelled("c", "Started(5)", web)
+		f.publishLabelled("c", "Died(5)", map[string]string{}) // it has none now
+		f.publishLabelled("d", "Started(6)", mail)
+		f.publishLabelled("d", "Changed(6)", web) // no event for subscribers
+		requireRead(t, s, "a:Started(1) a:Started(3) b:Started(4) b:Died(4) c:Started(5)")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Replay: true, Filter: pleg.Filter{Selector: "app=web"}}), "=d:Started(6) :Synced()")
 	})
 }
 
@@ -280,10 +285,10 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 			t.Helper()
 			kit.RequireMetric(t, registry, value, name, labels...)
 		}
-		slow, quick, same := f.subscribe(t, pleg.SubscribeOptions{Name: "slow"}), f.subscribe(t, pleg.SubscribeOptions{Name: "quick"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
+		quick, slow, same := f.subscribe(t, pleg.SubscribeOptions{Name: "quick"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"}), f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
 		f.publish("a", "Started(c)")
 		time.Sleep(10 * time.Second)
-		f.publish("a", "Died(c) Changed(c)") // the last is no event for subscribers
+		f.publish("a", "Changed(c) Died(c)") // the first is no event for subscribers
 		got, _ := read(t, quick)
 		if len(got) != 2 || got[0].Epoch != f.Epoch() || got[1].Epoch != f.Epoch() || got[0].Seq != 1 || f.Position() != (pleg.Position{Epoch: got[1].Epoch, Seq: 2}) || got[1].Seq != 2 {
 			t.Errorf("events %+v at %v, want the numbers of this epoch", got, f.Position())
@@ -327,6 +332,24 @@ func TestSubscriberThatDoesNotRead(t *testing.T) {
 	})
 }
 
+// A single event that a subscriber does not read is enough. All such subscribers are named.
+func TestOneUnreadEventIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged kit.Log
+		f := newFixture(t, history, logged.Logger())
+		f.run(t)
+		f.subscribe(t, pleg.SubscribeOptions{Name: "slow"})
+		f.subscribe(t, pleg.SubscribeOptions{Name: "other"})
+		time.Sleep(time.Second)
+		f.publish("a", "Started(c)")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, name := range []string{"slow", "other"} {
+			logged.RequireLines(t, 1, `msg="subscriber is not reading" stage=dispatcher subscriber=`+name+" age=59s events=1")
+		}
+	})
+}
+
 // Subscribers come and leave while others do the same.
 func TestCloseAtOnce(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
@@ -363,7 +386,7 @@ func TestCloseAtOnce(t *testing.T) {
 func TestCloseBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, history, discard)
-		s := f.subscribe(t, pleg.SubscribeOptions{})
+		s, stays := f.subscribe(t, pleg.SubscribeOptions{}), f.subscribe(t, pleg.SubscribeOptions{})
 		events := s.Events()
 		synctest.Wait()
 		s.Close()
@@ -372,6 +395,8 @@ func TestCloseBeforeRun(t *testing.T) {
 		}
 		requireEnd(t, s, pleg.ErrClosed)
 		f.run(t)
+		f.publish("a", "Started(c)")
+		requireRead(t, stays, "a:Started(c)")
 	})
 }
 
@@ -395,6 +420,13 @@ func TestBehindTheLogAtTheEnd(t *testing.T) {
 		kit.RequireMetric(t, registry, 7, "pleg_discarded_events_total")
 		if lag := s.Lag(); lag != (pleg.Lag{}) {
 			t.Errorf("the lag is %+v after the end", lag)
+		}
+		var ends []error
+		for _, err := range s.All(t.Context()) {
+			ends = append(ends, err)
+		}
+		if len(ends) != 1 || !errors.Is(ends[0], pleg.ErrStopped) {
+			t.Errorf("a range ended with %v, want %v", ends, pleg.ErrStopped)
 		}
 	})
 }
@@ -481,11 +513,11 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			f := newFixture(t, history, discard)
 			f.in = make(chan stage.Outcome, 3)
 			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
-			relisted := make(chan error) // the caller takes it late
+			relisted, second := make(chan error), make(chan error, 1) // the caller takes it late
 			for range 3 {
 				f.in <- outcome("a", "PodSync")
 			}
-			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}} }()
+			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted, second}} }()
 			synctest.Wait()
 			f.start(t)
 			synctest.Wait()
@@ -494,6 +526,9 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			}
 			if err := <-relisted; err != nil {
 				t.Errorf("the caller got %v", err)
+			}
+			if synctest.Wait(); len(second) != 1 {
+				t.Error("the second caller still waits")
 			}
 			if f.synced.Seq != 3 {
 				t.Errorf("synced after event %d, want 3", f.synced.Seq)

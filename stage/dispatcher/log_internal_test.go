@@ -92,6 +92,8 @@ func TestPresentState(t *testing.T) {
 		{Type: pleg.ContainerCorrected, ContainerID: "b", Image: "i", StartedAt: at(1), FinishedAt: at(2), ExitCode: new(int32(3)), Reason: "Error"},
 		{Type: pleg.ContainerRemoved, ContainerID: "c"},
 		{Type: pleg.PodSync},
+		{Type: pleg.ContainerStarted, ContainerID: "d"},
+		{Type: pleg.ContainerCorrected, ContainerID: "d", Image: "i", StartedAt: at(4)},
 	} {
 		ev.Seq = uint64(n)
 		p.add(&entry{event: ev})
@@ -103,6 +105,7 @@ func TestPresentState(t *testing.T) {
 	want := []pleg.Event{
 		{Seq: 2, Type: pleg.ContainerCreated, ContainerID: "a"},
 		{Seq: 6, Type: pleg.ContainerDied, ContainerID: "b", Image: "i", StartedAt: at(1), FinishedAt: at(2), ExitCode: new(int32(3)), Reason: "Error"},
+		{Seq: 10, Type: pleg.ContainerStarted, ContainerID: "d", Image: "i", StartedAt: at(4)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("present are\n%+v, want\n%+v", got, want)

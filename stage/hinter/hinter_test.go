@@ -31,6 +31,9 @@ func TestRequestsOfOnePodShareOneList(t *testing.T) {
 		f.requireObserved(time.Second, "a b c d")
 		f.requireObserved(time.Second, "e")
 		f.requireCalls(9, 0)
+		f.RequestRelist("f")
+		f.RequestRelist("g") // at once
+		f.requireObserved(time.Second, "f g")
 	})
 }
 
@@ -77,6 +80,20 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 	})
 }
 
+// An answer is as old as the beginning of its list, and known from its end on.
+func TestObservationHasTheTimesOfItsList(t *testing.T) {
+	testHinter(t, nil, func(f *fixture) {
+		f.slow()
+		before, began := f.ticks.Next(), time.Now()
+		f.request("a")
+		during := f.ticks.Next()
+		o := <-f.out
+		if !o.At.Equal(began) || o.Began <= before || o.Began >= during || o.Answered <= during {
+			f.t.Errorf("%+v of a list that began at %v, between the ticks %d and %d", o.Asked, began, before, during)
+		}
+	})
+}
+
 // A list that the end of the hinter cuts has not failed.
 func TestListAtTheEnd(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
@@ -96,9 +113,11 @@ func TestRequestWhileAllSlotsAreTakenListsAll(t *testing.T) {
 		if f.lister.soon.Load() > 0 {
 			f.t.Error("a list of all pods was requested although a slot was free")
 		}
-		f.request("a")
-		if f.lister.soon.Load() == 0 {
-			f.t.Error("no list of all pods was requested")
+		for n := range int64(2) { // also if the first has been served meanwhile
+			f.request("a")
+			if got := f.lister.soon.Load(); got != n+1 {
+				f.t.Errorf("%d lists of all pods were requested, want %d", got, n+1)
+			}
 		}
 	})
 }
@@ -117,8 +136,8 @@ func TestManyRequestsListAll(t *testing.T) {
 		f.request(many[32])
 		f.requireCalls(4, 1)
 		f.requireObserved(time.Second, "w x y z")
-		f.request(many[0])
-		f.requireObserved(time.Minute, many[0]) // the others are not listed singly
+		f.request(many[0] + " " + many[31])
+		f.requireObserved(time.Minute, many[0]+" "+many[31]) // the others are not listed singly
 	})
 }
 

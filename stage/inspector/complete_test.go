@@ -103,6 +103,20 @@ func TestNetworkEvents(t *testing.T) {
 	}
 }
 
+// A sandbox of which there is nothing to say hides no other.
+func TestNetworkEventsOfSeveralSandboxes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Sandboxes: []*pleg.SandboxStatus{
+			{ID: "host", Ready: true, HostNetwork: true}, {ID: "waits", Ready: true}, {ID: "up", Ready: true, IPs: []string{"10.0.0.1"}},
+		}})
+		_, o, _ := f.do(change(1, plegtest.Pod("a", "/host=running /waits=running /up=running")))
+		if got, want := plegtest.Words(o.Events...), "NetworkSetupCompleted(/up)"; got != want {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	})
+}
+
 // The network of a sandbox that the first list showed was there before, as the sandbox was.
 func TestNetworkEventsOfTheFirstList(t *testing.T) {
 	for _, found := range []bool{true, false} {
@@ -132,6 +146,7 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 	const gone, fails = "gone", "fails"
 	for name, steps := range map[string][]step{
 		"removed after it exited":            {{"c=exited d=running", false}, {"d=running", true}},
+		"removed together":                   {{"b=exited c=exited d=running", false}, {"d=running", true}},
 		"still there":                        {{"c=exited d=running", false}, {"c=exited d=running", false}},
 		"removed while running":              {{"c=running d=running", false}, {"d=running", false}},
 		"removed with its pod":               {{"c=exited d=running", false}, {gone, true}},

@@ -101,12 +101,13 @@ func TestHungInspectionsTakeNoSlots(t *testing.T) {
 func TestWhatIsOvertaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second time.Duration // begins a second later and takes this long
+		err    error         // of the second
 		want   float64
-	}{"in half of the age": {time.Second, 1}, "in more": {time.Second + 1, 0}} {
+	}{"in half of the age": {time.Second, nil, 1}, "by one that fails": {time.Second / 2, errInspect, 1}, "in more": {time.Second + 1, nil, 0}} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
 			f.runtime.SetPodFault("first", plegtest.Hang)
-			f.runtime.SetPodFault("second", plegtest.Delay(tc.second))
+			f.runtime.SetPodFault("second", func(context.Context) error { time.Sleep(tc.second); return tc.err })
 			f.runtime.SetPodFault("third", plegtest.Delay(5*time.Second))
 			f.inspect <- one("first")
 			time.Sleep(time.Second)

@@ -76,6 +76,19 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 	}
 }
 
+// A container that never ran has no start. Its end comes, and what else has happened.
+func TestEndWithoutAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		f.runtime.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Time{} })
+		c := change(1, plegtest.Pod("a", "c=exited d=exited"))
+		c.Events = slices.Insert(c.Events, 0, pleg.Event{Type: stage.ContainerRan, PodUID: "a", ContainerID: "c"})
+		if _, o, _ := f.do(c); plegtest.Words(o.Events...) != "Died(c) Died(d)" {
+			t.Errorf("events %q, want both ends", plegtest.Words(o.Events...))
+		}
+	})
+}
+
 // The end of a pod that is gone has what the pod's last status knows of its containers.
 func TestEndOfAGonePodHasItsLastStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -210,6 +223,7 @@ func TestContradictionsLast(t *testing.T) {
 			{status(pleg.StateUnknown, pleg.StateRunning, pleg.StateCreated), all, "Started(other)"},
 			{status(pleg.StateRunning, pleg.StateRunning, pleg.StateRunning), append(append([]pleg.Contradiction{b}, sandboxes...), differs("d", false, pleg.StateCreated, pleg.StateRunning, false, last)), "Started(other) Corrected(a)"},
 			{status(pleg.StateRunning, pleg.StateExited, pleg.StateCreated), sandboxes, "Started(other) Corrected(b)"},
+			{status(pleg.StateRunning, pleg.StateExited, pleg.StateUnknown), append(slices.Clip(sandboxes), differs("d", false, pleg.StateCreated, pleg.StateUnknown, false, last.Add(2*time.Second))), "Started(other)"},
 		} {
 			f.runtime.SetStatus("u", step.status)
 			c := stage.Change{UID: "u", Pod: pod, At: at(n), Events: []pleg.Event{{Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "other"}}}
@@ -234,6 +248,7 @@ func TestContradictionsLast(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+		f.runtime.SetStatus("u", status(pleg.StateRunning, pleg.StateExited, pleg.StateCreated))
 		pod.Sandboxes = pod.Sandboxes[3:]
 		if s, _, _ := f.do(stage.Change{UID: "u", Pod: pod, At: at(9)}); s.How != stage.Committed || len(f.inspector.State().Contradictions) > 0 {
 			t.Errorf("settled %+v, %+v, want that both agree", s, f.inspector.State().Contradictions)
@@ -304,12 +319,16 @@ func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 		_, first, _ := f.do(change(1, pod))
 		fail = true
 		f.do(change(2, pod))
+		retry := change(2, pod)
+		retry.Retry = true
+		f.retry <- retry
+		f.end()
 		fail = false
 		f.do(change(3, pod))
 		reinspect := change(4, pod)
 		reinspect.Reinspect = true
 		f.do(reinspect)
-		want := []*pleg.PodStatus{nil, first.Status, first.Status, nil}
+		want := []*pleg.PodStatus{nil, first.Status, first.Status, first.Status, nil}
 		for n := range want {
 			if got[n] != want[n] {
 				t.Errorf("inspection %d got %+v, want %+v", n, got[n], want[n])
@@ -357,6 +376,31 @@ func TestHangIsReportedOnce(t *testing.T) {
 			f.logged.RequireLines(t, 0, "inspection failed") // the differ logs it
 		})
 	}
+}
+
+// Of several inspections each is overdue, whether or not it counts as hung, and also once that is reported.
+func TestSeveralAreOverdue(t *testing.T) {
+	testHanging(t, 4, func(t *testing.T, f *fixture) {
+		for _, uid := range uids("hung", 3) {
+			f.inspect <- one(uid)
+			time.Sleep(hungAfter / 4)
+		}
+		want := func(overdue, hung int) {
+			t.Helper()
+			time.Sleep(hungAfter)
+			synctest.Wait()
+			got := f.inspector.State().Overdue
+			if len(got) != overdue || slices.ContainsFunc(got, func(i pleg.Inspection) bool { return i.Hung != (hung > 0) }) {
+				t.Errorf("overdue are %+v, want %d, of which %d hang", got, overdue, hung)
+			}
+			f.requireMetric(t, "pleg_hung_inspections", float64(hung))
+		}
+		want(3, 0)
+		f.do(one("quick")) // its end shows that they hang
+		want(3, 3)
+		f.do(one("quick"))
+		want(3, 3)
+	})
 }
 
 // Between the end of a hung inspection and the quarantine of its pod, the pod is always in one of

@@ -1,6 +1,9 @@
 package inspector
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,5 +69,22 @@ func TestNothingIsKeptOfAGonePod(t *testing.T) {
 	i.remove(t.Context(), stage.Change{UID: "p"}, make(chan stage.Outcome, 1), make(chan stage.Settled, 1))
 	if len(i.good)+len(i.failing)+len(i.contradicted) > 0 {
 		t.Errorf("kept: %v, %v, %v", i.good, i.failing, i.contradicted)
+	}
+}
+
+// The context of an inspection that has ended is released: a program runs for months.
+func TestContextIsReleased(t *testing.T) {
+	for _, err := range []error{nil, errors.New("inspection failed")} {
+		i, newErr := New(Options{Cache: podcache.New(), Inspectors: 1, HungAfter: time.Minute, Ended: func(pleg.PodUID, time.Duration, time.Time) {}, Logger: slog.New(slog.DiscardHandler)})
+		if newErr != nil {
+			t.Fatal(newErr)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		f := &flight{change: stage.Change{UID: "p", Pod: &pleg.Pod{UID: "p"}}, cancel: cancel}
+		i.flights.add(f)
+		i.finishInspection(t.Context(), result{flight: f, status: &pleg.PodStatus{}, err: err}, make(chan stage.Outcome, 2), make(chan stage.Settled, 2))
+		if ctx.Err() == nil || len(i.flights.all) > 0 {
+			t.Errorf("after %v the context is %v, and %d inspections are in flight", err, ctx.Err(), len(i.flights.all))
+		}
 	}
 }

@@ -49,6 +49,10 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 		"the stream of events breaks": {left, nil, func(f *fixture) { f.cache.AnnounceRemoved(false) }, wait / 4, false},
 		"nothing more comes":          {left, nil, func(f *fixture) { f.finish() }, wait, false},
 		"the process ends":            {left, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
+		"the process ends, 2":         {left, nil, func(f *fixture) { f.cancel() }, wait / 4, false}, // a select takes either channel
+		"the process ends, 3":         {left, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
+		"the process ends, 4":         {gone, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
+		"the process ends, 5":         {gone, nil, func(f *fixture) { f.cancel() }, wait / 4, false},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{})
@@ -90,6 +94,33 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 			if s := f.end(); s.UID != "a" || s.How != stage.Committed {
 				t.Errorf("settled %+v, want the commit", s)
 			}
+		})
+	}
+}
+
+// The ends of several containers wait for the events of all of them, in any order.
+func TestEndsWaitForAllEvents(t *testing.T) {
+	for _, order := range [][]pleg.ContainerID{{"c", "d"}, {"d", "c"}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, nil, inspector.Options{})
+			f.cache.AnnounceRemoved(true)
+			f.do(change(1, plegtest.Pod("a", "c=running d=running e=running")))
+			left := stage.Change{UID: "a", Pod: plegtest.Pod("a", "e=running"), At: at(2)}
+			for _, id := range order {
+				left.Events = append(left.Events, pleg.Event{Type: pleg.ContainerDied, PodUID: "a", ContainerID: id})
+			}
+			f.runtime.SetPod(left.Pod)
+			start := time.Now()
+			f.inspect <- left
+			for _, id := range []pleg.ContainerID{"c", "d"} {
+				time.Sleep(time.Second / 4)
+				f.cache.KeepRemoved(&pleg.ContainerStatus{ID: id, State: pleg.StateExited})
+			}
+			o := <-f.outcomes
+			if time.Since(start) != time.Second/2 || o.Events[0].ExitCode == nil || o.Events[1].ExitCode == nil {
+				t.Errorf("after %v: %+v, want the codes of both", time.Since(start), o.Events)
+			}
+			f.end()
 		})
 	}
 }

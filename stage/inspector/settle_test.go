@@ -156,6 +156,9 @@ func TestMetrics(t *testing.T) {
 		f.do(change(2, plegtest.Pod("a", "c=running")))
 		want("pleg_inspections_in_flight", 0)
 		want("pleg_inspection_oldest_seconds", 0)
+		if n := f.answered.Load(); n != 3 {
+			t.Errorf("%d inspections ended by themselves, want all: one failed", n)
+		}
 		want("pleg_inspection_errors_total", 1)
 		want("pleg_inspection_duration_seconds", 3)
 		kit.RequireSum(t, f.metrics, 4+4, "pleg_inspection_duration_seconds")

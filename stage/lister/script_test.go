@@ -23,7 +23,7 @@ import (
 //	takes 250ms        each list takes this time from now on
 //	breaks             each list fails
 //	slow 3s, fail 3s   the next list takes this time; it fails
-//	empty, full        lists have no pod, or the pod again
+//	empty, full, more  lists have no pod, or the pod again, or another one too
 //	2.5s               time passes until 2.5 s after the start
 //	up, down           the event stream comes up, and ends
 //	now, soon, relist  a list is requested: at once, within the period, by a caller that waits
@@ -39,6 +39,7 @@ var scripts = map[string]struct{ script, want string }{
 		"1s; fail 0s; 2s; status; fail 0s; 3s; logged failed, will be retried\" stage=lister err=\"the runtime is broken\"; recovered; 4s; status; logged again\" stage=lister pods=1 after=2s failures=2; recovered",
 		"0 1 2! success@1,failures:1 3! logged:1 recovered:0 4 success@4,failures:0 logged:1 recovered:1",
 	},
+	"a recovery has the pods of its list": {"1.5s; fail 0s; 2.5s; more; 3.5s; logged again\" stage=lister pods=2", "0 1 2! 3 logged:1"},
 	"a list that fails late is retried a period later": {
 		"1s; fail 10.0001s; 12.5s; status; fail 10s; 23.5s; logged failed, will be retried\" stage=lister err=\"the runtime is broken\"; recovered; 24.5s; status; logged again\" stage=lister pods=1 after=22s failures=2; recovered",
 		"0 1 2! success@1,failures:1 13.0001! logged:1 recovered:0 24.0001 success@24.0001,failures:0 logged:1 recovered:1",
@@ -129,6 +130,8 @@ func (s *script) play(step string) {
 		s.runtime.Remove("a")
 	case "full":
 		s.runtime.Set("a", "c=running")
+	case "more":
+		s.runtime.Set("b", "d=running")
 	case "up", "down":
 		s.lister.StreamUp(what == "up")
 	case "now":
@@ -234,6 +237,23 @@ func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 		}
 		if _, sent := f.next(t); sent != time.Minute+period {
 			t.Errorf("second listing came at %v, want %v", sent, time.Minute+period)
+		}
+	})
+}
+
+// A listing is as old as the beginning of its list, and known from its end on.
+func TestListingHasTheTimesOfItsList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ticks, during := new(stage.Ticks), uint64(0)
+		rt := faultyRuntime(func(context.Context) error {
+			during = ticks.Next()
+			time.Sleep(period)
+			return nil
+		})
+		f := newFixtureWith(t, rt, nil, period, 0, func(o *lister.Options) { o.Ticks = ticks })
+		l, _ := f.next(t)
+		if !l.At.Equal(f.start) || l.Began >= during || l.Answered <= during || f.lister.LastBegan() != l.Began {
+			t.Errorf("%+v of a list that began at %v, before the tick %d; the newest began at %d", l.Asked, f.start, during, f.lister.LastBegan())
 		}
 	})
 }
@@ -407,6 +427,25 @@ func TestCallerOfAListThatIsNotBelieved(t *testing.T) {
 		for _, want := range []struct{ pods, callers int }{{1, 0}, {0, 1}} {
 			if l := <-f.listings; len(l.Pods) != want.pods || len(l.Relisted) != want.callers {
 				t.Errorf("listing of %d pods for %d callers, want %+v", len(l.Pods), len(l.Relisted), want)
+			}
+		}
+	})
+}
+
+// Each caller of a list that fails gets its error.
+func TestCallersOfAListThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, faultyRuntime(plegtest.Fail(errList)), period)
+		callers := []<-chan error{f.lister.Relist(), f.lister.Relist(), f.lister.Relist()}
+		f.sleepUntil(period)
+		for n, caller := range callers {
+			select {
+			case err := <-caller:
+				if !errors.Is(err, errList) {
+					t.Errorf("caller %d got %v, want %v", n, err, errList)
+				}
+			default:
+				t.Errorf("caller %d still waits", n)
 			}
 		}
 	})

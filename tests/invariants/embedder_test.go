@@ -89,6 +89,23 @@ type blockingStore struct {
 	calls        *atomic.Int64 // of that method
 }
 
+// A call that fails after the pipeline has waited for it is logged as failed, too.
+func TestStoreThatPanicsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log kit.Log
+		release := make(chan struct{})
+		r := kit.New(t, pipeline.Options{Store: blockingStore{set: release, calls: new(atomic.Int64)}, Logger: log.Logger()})
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		time.Sleep(time.Minute)
+		const line = `level=ERROR msg="Options.Store has failed" method=Store.Set podUID=a err="panic: `
+		log.RequireLines(t, 0, line)
+		close(release)
+		synctest.Wait()
+		log.RequireLines(t, 1, line)
+	})
+}
+
 func (s blockingStore) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	if s.set != nil {
 		s.calls.Add(1)
@@ -189,6 +206,61 @@ func TestStoreThatIsSlowIsWaitedFor(t *testing.T) {
 			}
 			if _, err := own.Get("a"); err != nil {
 				t.Errorf("the store has %v, want the status", err)
+			}
+		})
+	}
+}
+
+// A stage that ends Run, as the runtime has no events, ends the other stages too, whatever they wait for: the context
+// of Run may never end.
+func TestRunThatEndsByItself(t *testing.T) {
+	hang := func(r *kit.Pipeline) { r.Runtime.SetListFault(plegtest.Hang) }
+	for name, row := range map[string]struct {
+		before func(*kit.Pipeline) // Run
+		later  func(*kit.Pipeline)
+		says   string // in the error
+	}{
+		"it lists all pods": {hang, nil, ""},
+		"it lists one":      {nil, func(r *kit.Pipeline) { hang(r); r.RequestRelist("a") }, ""},
+		"it inspects one":   {func(r *kit.Pipeline) { r.Runtime.SetInspectFault(plegtest.Hang) }, nil, ""},
+		"it waits for the store": {nil, func(r *kit.Pipeline) {
+			r.Runtime.Set("a", "c=exited")
+			r.RequestRelist("a")
+		}, "Options.Store has not returned from Store.Set"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			runtime, release := plegtest.New(), make(chan struct{}, 1)
+			defer close(release)
+			release <- struct{}{} // the first call returns
+			runtime.Set("a", "c=running")
+			runtime.SetWatchFault(func(context.Context) error {
+				time.Sleep(time.Second)
+				return pleg.ErrNoEvents
+			})
+			own := blockingStore{store: store{podcache.New()}, set: release, calls: new(atomic.Int64)}
+			r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsRequire, RelistPeriod: time.Hour, Store: own})
+			r.Runtime = runtime
+			if row.before != nil {
+				row.before(r)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx) }()
+			time.Sleep(time.Second / 2)
+			if row.later != nil {
+				row.later(r)
+			}
+			time.Sleep(2 * time.Second)
+			select {
+			case err := <-ended:
+				if !errors.Is(err, pleg.ErrNoEvents) || !strings.Contains(err.Error(), row.says) {
+					t.Errorf("Run = %v, want %v and %q", err, pleg.ErrNoEvents, row.says)
+				}
+			default:
+				t.Error("Run has not returned")
+				cancel()
+				<-ended
 			}
 		})
 	}
