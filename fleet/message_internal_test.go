@@ -524,10 +524,17 @@ func typesOf(events []Event) (types []pleg.EventType) {
 	return types
 }
 
-// A watch delivers the Gap of an agent and the states that follow as they come, without a request to the server.
+// A watch delivers the Gap of an agent and the states that follow as they come, without a request to the server. The
+// agent may have lost events of the same pipeline.
 func TestStatesAfterAGap(t *testing.T) {
+	for epoch, seq := range map[string]uint64{"d": 7, "e": 0} {
+		t.Run(epoch, func(t *testing.T) { testStatesAfterAGap(t, &progress{epoch: epoch, seq: seq}) })
+	}
+}
+
+func testStatesAfterAGap(t *testing.T, before *progress) {
 	w, got := newTestWatch(t)
-	w.nodes["n"], w.seen, w.owes, w.broken = &progress{epoch: "d", seq: 7}, nil, false, false
+	w.nodes["n"], w.seen, w.owes, w.broken = before, nil, false, false
 	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "c"}
 	state := &podState{Events: []pleg.Event{started}}
 	for i, m := range []message{

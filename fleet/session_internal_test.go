@@ -133,6 +133,14 @@ func TestLastEventsArePublished(t *testing.T) {
 		if err := p.run(t.Context(), last); !errors.Is(err, exporter.ErrSourceEnded) || len(p.queue) != 1 {
 			t.Errorf("run() = %v, and %d messages are left, want the last one", err, len(p.queue))
 		}
+		var got []*nats.Msg
+		p.js, p.queue = fakeJetStream{got: &got}, nil
+		last = make(chan pleg.Event, 1)
+		last <- pleg.Event{Epoch: "e", Seq: 3, Type: pleg.ContainerDied, PodUID: "u"}
+		close(last)
+		if err := p.run(t.Context(), last); !errors.Is(err, exporter.ErrSourceEnded) || len(p.queue) > 0 || len(got) != 1 {
+			t.Errorf("run() = %v; %d messages are published and %d are left, want one published", err, len(got), len(p.queue))
+		}
 	})
 }
 

@@ -14,7 +14,8 @@ import (
 func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 func TestProgram(t *testing.T) {
-	exampletest.RequireProgram(t, "agent", "ContainerStarted shop/web nginx")
+	exampletest.RequireProgram(t, "agent", "ContainerStarted shop/web nginx",
+		`level=INFO msg="connected to the runtime" name=simruntime version=0.1.0`, `level=INFO msg="agent stopped" cause="terminated signal received"`)
 }
 
 func TestAgentPrintsEvents(t *testing.T) {

@@ -188,6 +188,7 @@ func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 		}
 		f.log.RequireLines(t, 1, `level=WARN msg="event stream broke, will be reopened" source=crievents err=unavailable`)
 		f.log.RequireLines(t, 1, `level=INFO msg="event stream works again" source=crievents`)
+		kit.RequireMetric(t, f.metrics, broken, "pleg_event_stream_breaks_total") // each try that failed
 		f.runtime.EndWatches(errUnavailable)
 		f.requireTold(0, "up false")
 		f.requireTold(600*time.Millisecond, "up true")

@@ -163,7 +163,7 @@ func TestNewerStatus(t *testing.T) {
 	x.Set(&pleg.PodStatus{UID: "web", Name: "web-1", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 3}, {ID: pleg.ContainerID(c2)}}})
 	for id, removed := range map[string]bool{c1: false, c2: false, sandbox: true, "older": true} {
 		c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id)})
-		if err != nil || c.RemovedAt.IsZero() == removed || removed != (c.PodName == "web-0") || id == c1 && c.Attempt != 3 {
+		if err != nil || c.RemovedAt.IsZero() == removed || removed && c.State != pleg.StateExited || removed != (c.PodName == "web-0") || id == c1 && c.Attempt != 3 {
 			t.Errorf("%s: %+v, %v, want removed: %v", id, c, err, removed)
 		}
 	}

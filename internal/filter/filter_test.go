@@ -96,7 +96,7 @@ func TestTypes(t *testing.T) {
 
 // An event must pass each part of a filter, and one value of a list is enough.
 func TestParts(t *testing.T) {
-	all, err := filter.New(pleg.Filter{})
+	all, err := filter.New(pleg.Filter{Types: []pleg.EventType{}, Namespaces: []string{}, PodUIDs: []pleg.PodUID{}})
 	kit.Must(t, err)
 	some, err := filter.New(pleg.Filter{Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"u", "v"}, OmitSandboxes: true})
 	kit.Must(t, err)

@@ -81,9 +81,9 @@ func Main(m *testing.M, main func()) {
 }
 
 // RequireProgram runs an example as a program. Its output is on stdout, and begins with some skips
-// perhaps. Its log is on stderr: with what the client of the runtime and the pipeline say. A signal
-// ends it without an error.
-func RequireProgram(t *testing.T, name, prints string) {
+// perhaps. Its log is on stderr: with these texts, and what the client of the runtime and the pipeline
+// say. A signal ends it without an error.
+func RequireProgram(t *testing.T, name, prints string, logs ...string) {
 	t.Helper()
 	for endpoint, want := range map[string]int{"": 2, "http://nowhere": 1} {
 		var stderr strings.Builder
@@ -113,7 +113,7 @@ func RequireProgram(t *testing.T, name, prints string) {
 	if err := cmd.Wait(); err != nil || !slices.Contains(printed, prints) {
 		t.Errorf("%s: %v, printed %q, want %q", name, err, printed, prints)
 	}
-	for _, want := range []string{"malformed item in list", "relist failed"} {
+	for _, want := range append(logs, "malformed item in list", "relist failed") {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s logged %s\nwant %q", name, &stderr, want)
 		}

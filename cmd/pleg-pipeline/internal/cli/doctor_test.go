@@ -29,6 +29,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -277,6 +278,24 @@ func TestPodOfAFaultIsKept(t *testing.T) {
 	s.stopAndWait(t)
 	if code, stdout, stderr := run(t, "pods", "-r", endpoint, "shop/web-0", "-o", "json"); code != cli.ExitOK || !strings.Contains(stdout, `"restarts":0`) {
 		t.Errorf("exit code %d, %q, stderr %q; want the pod without a restart", code, stdout, stderr)
+	}
+}
+
+// With --fault-pod each fault is of that pod alone.
+func TestFaultsOfAPod(t *testing.T) {
+	t.Parallel()
+	client, err := cri.New(simulated(t, 3, "--fault", "ContainerStatus/error,PodSandboxStatus/error", "--fault-pod", "shop/web-0"), cri.Options{})
+	kit.Must(t, err)
+	pods, err := client.ListPods(t.Context())
+	kit.Must(t, err)
+	var failing []string
+	for _, pod := range pods {
+		if _, err := client.PodStatus(t.Context(), pod, nil); err != nil {
+			failing = append(failing, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	if kit.Must(t, client.Close()); len(pods) != 4 || !slices.Equal(failing, []string{"shop/web-0"}) {
+		t.Errorf("of %d pods the inspections of %q fail, want only that of the pod", len(pods), failing)
 	}
 }
 

@@ -322,6 +322,24 @@ func TestStatusOfRejections(t *testing.T) {
 	})
 }
 
+// An exporter that ends during a request has no error: the receiver has rejected nothing.
+func TestEndDuringARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, log := new(receiver), new(kit.Log)
+		r.set(always(answer{after: time.Hour}))
+		source := &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0)}}, pause: time.Second}
+		e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: source, Logger: log.Logger()})
+		kit.Must(t, err)
+		stop := kit.Run(t, e.Run)
+		time.Sleep(30 * time.Second)
+		_ = stop() // Run reports the error
+		if len(r.sizes) != 1 {
+			t.Errorf("%d requests, want one under way", len(r.sizes))
+		}
+		log.RequireLines(t, 0, "level=WARN")
+	})
+}
+
 // The receiver accepts one record after five seconds, and then none: what the status, the metrics and the log say.
 func TestErrorOfTheReceiver(t *testing.T) {
 	for name, tc := range map[string]struct {

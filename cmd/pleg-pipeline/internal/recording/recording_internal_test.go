@@ -127,6 +127,17 @@ func TestNodeIsALineWhenItChanges(t *testing.T) {
 	}
 }
 
+// A call has one redacted id, however often its line is made: the message of the client stays as it is.
+func TestRequestIsRedactedInTheLineAlone(t *testing.T) {
+	t.Parallel()
+	request := &cri.ContainerStatusRequest{ContainerId: "of-alice"}
+	e, c := newEncoder(true), &call{method: containerStatus, request: request, pending: true}
+	first, second := e.line(c), e.line(c)
+	if request.ContainerId != "of-alice" || string(first.Request) != string(second.Request) || strings.Contains(string(first.Request), "alice") {
+		t.Errorf("the lines are %s and %s, and the message is %v", first.Request, second.Request, request)
+	}
+}
+
 // The keys that the kubelet and Kubernetes use, the programs of a runtime, reasons and random ids stay, and nothing that is like one.
 func TestRedactionKeepsExactly(t *testing.T) {
 	t.Parallel()

@@ -334,6 +334,24 @@ func TestFeedKeepsTheNewest(t *testing.T) {
 	if len(shown) < 500 || len(shown) > 1000 {
 		t.Errorf("the feed has %d events, want at least 500", len(shown))
 	}
+	m.paused, m.frozen = true, m.feed
+	for range 3000 {
+		m.addEvent(event("b", pleg.ContainerDied), noon)
+	}
+	if still := m.events(5000); !reflect.DeepEqual(still, shown) {
+		t.Errorf("a paused feed changes: %d events, want the same %d", len(still), len(shown))
+	}
+}
+
+// An answer that fails leaves what the last one said.
+func TestFailedAnswerChangesNothing(t *testing.T) {
+	m := newModel(Options{})
+	m.apply(of(viewOf("a", 1, 0)), noon)
+	state := m.state
+	failed := errors.New("broken")
+	if m.apply(update{err: failed}, noon); !reflect.DeepEqual(m.state, state) || !errors.Is(m.err, failed) || len(m.rows) != 1 {
+		t.Errorf("the state is %+v with %d rows and the error %v, want %+v", m.state, len(m.rows), m.err, state)
+	}
 }
 
 // The memory stays bounded if each event of a daemon names a new pod, or has long texts, also in fields
