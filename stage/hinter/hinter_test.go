@@ -47,19 +47,6 @@ func TestRequestDuringAListStartsAnother(t *testing.T) {
 	})
 }
 
-// What happens while a pod is listed comes after the begin of its list, and before its answer.
-func TestTimesOfAnAnswer(t *testing.T) {
-	testHinter(t, nil, func(f *fixture) {
-		f.slow()
-		start := time.Now()
-		f.request("a")
-		during := f.ticks.Next()
-		if o := <-f.out; o.Began >= during || o.Answered <= during || !o.At.Equal(start) {
-			f.t.Errorf("at %d it had begun at %d (%v) and was answered at %d", during, o.Began, o.At, o.Answered)
-		}
-	})
-}
-
 func TestRequestCoveredByANewerListingIsSkipped(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
 		f.slow()
