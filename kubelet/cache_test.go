@@ -115,16 +115,20 @@ func TestCacheTimeAdvancesUnderSteadyChange(t *testing.T) {
 	}
 }
 
-// A status that the runtime returns beside an error is kept with the error.
+// A status that the runtime returns beside an error is kept with the error, and with the time of the list.
 func TestStatusBesideError(t *testing.T) {
 	runFixture(t, nil, func(f *fixture) {
 		broken := errors.New("broken")
 		partial := &kubecontainer.PodStatus{ID: "1", Name: "partial"}
 		f.runtime.set("1", "c1=running")
-		f.runtime.disturb("1", func(f *podFault) { f.err, f.partial = broken, partial })
+		f.runtime.disturb("1", func(f *podFault) { f.delay, f.err, f.partial = 200*time.Millisecond, broken, partial })
+		listed := time.Now().Add(500 * time.Millisecond)
 		f.relist()
 		if status, err := f.cache.status("1"); status != partial || err != broken { //nolint:errorlint // must be the same error
 			t.Errorf("cache has %+v, %v", status, err)
+		}
+		if at := f.cache.newest("1"); !at.Equal(listed) {
+			t.Errorf("the time of the pod is %s, want %s, that of the list", clockTime(at), clockTime(listed))
 		}
 	})
 }

@@ -211,8 +211,9 @@ func TestPodAndStatus(t *testing.T) {
 		t.Errorf("the status is %+v, want %+v", got, want)
 	}
 	r := plegtest.New()
-	for words, want := range map[string][]string{"c=running /s=running": {"10.0.0.1"}, "c=running /s=created /t=exited": nil} {
-		if s, err := r.PodStatus(t.Context(), plegtest.Pod("a", words), nil); err != nil || !reflect.DeepEqual(s.IPs, want) {
+	r.Set("a", "c=exited /s=exited") // since it was listed
+	for words, want := range map[string][]string{"c=running /s=running": {"10.0.0.1"}, "c=running /s=created /t=exited": nil, "/s=unknown": nil} {
+		if s, err := r.PodStatus(t.Context(), plegtest.Pod("a", words), nil); err != nil || !reflect.DeepEqual(s.IPs, want) || s.Sandboxes[0].Ready != (want != nil) {
 			t.Errorf("%s: the status is %+v, %v, want the addresses %q", words, s, err, want)
 		}
 	}

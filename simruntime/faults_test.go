@@ -321,6 +321,15 @@ func TestConcurrencyLimit(t *testing.T) {
 		if got, want := <-ends, "OK after 10ms"; got != want || rt.Stats().PeakInFlight != 1 || rt.Stats().InFlight != 0 {
 			t.Errorf("a call in flight during a reset and a new bound: %s, %+v, want %s and a peak of 1", got, rt.Stats(), want)
 		}
+		rt.Inject(simruntime.Fault{Code: codes.Internal, After: 1, Times: 1})
+		go statusOf(t.Context(), client, p.Containers[0].ID)
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), 5*ms)
+		defer cancel()
+		statusOf(short, client, p.Containers[0].ID) // gives up before it executes
+		if code, took := statusOf(t.Context(), client, p.Containers[0].ID); code != codes.Internal || took != 15*ms {
+			t.Errorf("the second call that executes ended with %v after %v, want the fault of the second one after 15ms", code, took)
+		}
 	})
 }
 
