@@ -41,6 +41,24 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 	})
 }
 
+// A server that stops waits until its calls have ended.
+func TestStopWaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "Version", Hang: true}}})
+		dial, stop := kit.Serve(t, rt.Serve)
+		client := cri.NewRuntimeServiceClient(kit.Connect(t, dial))
+		for range 90 {
+			go func() { _, _ = client.Version(t.Context(), &cri.VersionRequest{}) }()
+		}
+		synctest.Wait()
+		before := rt.Stats().InFlight
+		_ = stop() // Run reports the error
+		if after := rt.Stats().InFlight; before != 90 || after != 0 {
+			t.Errorf("%d calls execute before and %d after the stop, want 90 and 0", before, after)
+		}
+	})
+}
+
 // If its listener fails, Serve returns why, and serves no connection any more.
 func TestServeEndsWithItsListener(t *testing.T) {
 	var others kit.Log
