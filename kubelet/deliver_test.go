@@ -121,7 +121,11 @@ func TestFailedAndSingleRelistsAreMeasured(t *testing.T) {
 		single := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric)
 		f.runtime.slowLists(100 * time.Millisecond)
 		f.runtime.fail(errList)
+		first := float64(time.Now().Unix())
 		f.wait(1800 * time.Millisecond)
+		if seen, err := testutil.GetGaugeMetricValue(metrics.PLEGLastSeen); err != nil || seen != first {
+			t.Errorf("last seen while lists fail: %v, %v; want %v, when the last one began that succeeded", seen, err, first)
+		}
 		f.runtime.fail(nil)
 		if count, sum := histogram(t, metrics.PLEGRelistDuration.ObserverMetric).since(durations); count != 2 || sum != 0.2 {
 			t.Errorf("measured %d failed relists of %v s, want 2 of 0.2 s", count, sum)
