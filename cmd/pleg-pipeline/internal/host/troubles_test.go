@@ -364,11 +364,12 @@ func TestCounts(t *testing.T) {
 		"enough":      {status(40, 200, 0, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
 		"of three pods": {status(10, 171, 4, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 191 containers have exited and 10 sandboxes are not ready, and all are in every list; most in shop/web-0, 175" +
 			"network plugin warning: the network plugin gave no address: 2 of 13 sandboxes are ready and have none"},
-		"of two alike": {status(1, 5, 100, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 10 containers have exited and 200 sandboxes are not ready, and all are in every list; most in shop/web-0, 105"},
-		"many run too": {status(41, 200, 0, "10.0.0.1"), ""},
-		"not many":     {status(500, 0, 999, "10.0.0.1"), ""},
-		"sandboxes":    {status(500, 0, 1000, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 0 containers have exited and 1000 sandboxes are not ready, and all are in every list; most in shop/web-0, 1000"},
-		"no address":   {status(1, 0, 0), "network plugin warning: the network plugin gave no address: 1 of 1 sandboxes are ready and have none"},
+		"of two alike":  {status(1, 5, 100, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 10 containers have exited and 200 sandboxes are not ready, and all are in every list; most in shop/web-0, 105"},
+		"many run too":  {status(41, 200, 0, "10.0.0.1"), ""},
+		"of both kinds": {status(20, 90, 150, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 90 containers have exited and 150 sandboxes are not ready, and all are in every list; most in shop/web-0, 240"},
+		"not many":      {status(500, 0, 999, "10.0.0.1"), ""},
+		"sandboxes":     {status(500, 0, 1000, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 0 containers have exited and 1000 sandboxes are not ready, and all are in every list; most in shop/web-0, 1000"},
+		"no address":    {status(1, 0, 0), "network plugin warning: the network plugin gave no address: 1 of 1 sandboxes are ready and have none"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache := podcache.New()
