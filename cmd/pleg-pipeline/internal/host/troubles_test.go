@@ -353,6 +353,8 @@ func TestCounts(t *testing.T) {
 	}
 	onHost := status(1, 0, 0)
 	onHost.Sandboxes[0].HostNetwork = true
+	starts := status(40, 200, 0, "10.0.0.1")
+	starts.Containers = append(starts.Containers, &pleg.ContainerStatus{State: pleg.StateCreated})
 	few := status(0, 10, 3)
 	few.Name = "db-0"
 	for name, test := range map[string]struct {
@@ -362,6 +364,7 @@ func TestCounts(t *testing.T) {
 		"of the host": {onHost, ""},
 		"few":         {status(1, 199, 0, "10.0.0.1"), ""},
 		"enough":      {status(40, 200, 0, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
+		"one starts":  {starts, "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
 		"of three pods": {status(10, 171, 4, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 191 containers have exited and 10 sandboxes are not ready, and all are in every list; most in shop/web-0, 175" +
 			"network plugin warning: the network plugin gave no address: 2 of 13 sandboxes are ready and have none"},
 		"of two alike":  {status(1, 5, 100, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 10 containers have exited and 200 sandboxes are not ready, and all are in every list; most in shop/web-0, 105"},
