@@ -128,6 +128,9 @@ func TestSilence(t *testing.T) {
 					p.Sandboxes = append(p.Sandboxes, &pleg.SandboxStatus{ID: "t", Ready: sandboxes > 1, CreatedAt: created})
 				}
 				cache.Set("u", p, nil, time.Now())
+				if name == "a creation waits" { // its inspections wait too
+					cache.Set("u", nil, errors.New("deadline exceeded"), time.Now())
+				}
 			}
 			processes := fs.FS(withSelf(proc))
 			if name == "no process is known" {

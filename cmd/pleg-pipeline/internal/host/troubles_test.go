@@ -274,7 +274,7 @@ func TestTroublesHaveAnOrder(t *testing.T) {
 func TestListSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := pods(5, 300), host.New(withoutSockets)
-		r.Containers[2].Annotations = map[string]string{"bb": "yyyy"}
+		r.Containers[2].Annotations = map[string]string{"bb": "yyyy", "c": "z"}
 		if facts, lists := w.Facts(); facts != (host.Facts{}) || lists != nil {
 			t.Errorf("before the first look: %+v, %+v", facts, lists)
 		}
@@ -287,7 +287,7 @@ func TestListSizes(t *testing.T) {
 		kit.Must(t, err)
 		const want = `[{"method":"ListPodSandbox","bytes":1685,"limitBytes":16777216,"largest":[{"pod":"shop/web-4","bytes":336,"annotationBytes":305},` +
 			`{"pod":"shop/web-3","bytes":335,"annotationBytes":304},{"pod":"shop/web-2","bytes":334,"annotationBytes":303}]},` +
-			`{"method":"ListContainers","bytes":107,"limitBytes":16777216,"largest":[{"pod":"shop/web-2","bytes":29,"annotationBytes":6},` +
+			`{"method":"ListContainers","bytes":115,"limitBytes":16777216,"largest":[{"pod":"shop/web-2","bytes":37,"annotationBytes":8},` +
 			`{"pod":"shop/web-0","bytes":17,"annotationBytes":0},{"pod":"shop/web-1","bytes":17,"annotationBytes":0}]}]`
 		if string(got) != want {
 			t.Errorf("the lists are %s, want %s", got, want)
