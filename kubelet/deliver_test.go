@@ -11,6 +11,8 @@ import (
 	kubemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/pleg-pipeline/pleg-pipeline/kubelet"
 )
 
 // If the kubelet's channel is full, nothing is discarded and nothing is delayed: the events wait
@@ -19,7 +21,7 @@ import (
 func TestFullChannel(t *testing.T) {
 	const room = 10
 	for _, tc := range []struct{ pods, containers, missed, lines int }{{30, 2, 0, 0}, {100, 100, 5000, 1}} {
-		runFixtureWith(t, room, nil, func(f *fixture) {
+		runFixtureWith(t, kubelet.Options{}, room, nil, func(f *fixture) {
 			before := counter(t)
 			for i := range tc.pods {
 				words := ""
@@ -48,6 +50,10 @@ func TestFullChannel(t *testing.T) {
 			} else if len(lines) > 0 && !strings.Contains(lines[0], fmt.Sprintf(`"events"=%d "recovery"="the present state of all pods"`, missed)) {
 				t.Errorf("logged %q, want %d events and the recovery", lines, missed)
 			}
+			for n := range 2 * room { // nobody reads them, and the generator ends all the same
+				f.runtime.set(types.UID(fmt.Sprint("unread-", n)), fmt.Sprintf("u%d=running", n))
+			}
+			f.relist()
 		})
 	}
 }
@@ -137,6 +143,14 @@ func TestFailedAndSingleRelistsAreMeasured(t *testing.T) {
 		f.wait(200 * time.Millisecond)
 		if count, sum := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric).since(single); count != 1 || sum != 0.1 {
 			t.Errorf("measured %d relists of one pod of %v s, want 1 of 0.1 s", count, sum)
+		}
+		f.pleg.RequestRelist(logr.Discard(), "gone")
+		f.wait(200 * time.Millisecond)
+		f.runtime.fail(errList)
+		f.pleg.RequestRelist(logr.Discard(), "1")
+		f.wait(150 * time.Millisecond)
+		if count, sum := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric).since(single); count != 3 || sum != 0.3 {
+			t.Errorf("measured %d relists of one pod of %v s, want those of a pod that is gone and of one that fails too", count, sum)
 		}
 	})
 }
