@@ -50,6 +50,15 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 					if sandbox := ev.GetPodSandboxStatus(); (sandbox.GetCreatedAt() < 0) != (what+kind == "s DELETED") {
 						t.Errorf("%s%s has the sandbox %v, want the time of its creation in all events but the last", what, kind, sandbox)
 					}
+					state := "gone" // of the container, as of the event
+					for _, c := range ev.ContainersStatuses {
+						if c.Id == ev.ContainerId {
+							state = strings.TrimPrefix(c.State.String(), "CONTAINER_")
+						}
+					}
+					if want := map[string]string{"CREATED": "CREATED", "STARTED": "RUNNING", "STOPPED": "EXITED", "DELETED": "gone"}[kind]; what == "c " && state != want {
+						t.Errorf("the container is %s in its event %s, want %s", state, kind, want)
+					}
 					seen[i] = append(seen[i], what+kind)
 				}
 			}()

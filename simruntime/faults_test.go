@@ -110,6 +110,9 @@ func TestFaultsInOrder(t *testing.T) {
 				endOther()
 			}
 		}
+		if s := rt.Stats().RPCs["ContainerStatus"]; s.Calls != 3 || s.Spoiled != 3 {
+			t.Errorf("counted %+v, want 3 calls and 3 that faults affected", s)
+		}
 	})
 }
 

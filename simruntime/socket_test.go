@@ -1,6 +1,7 @@
 package simruntime_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -78,6 +79,12 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		}
 		if err := <-served; errors.Unwrap(err) == nil || err.Error() != "serve the simulated CRI: closed" {
 			t.Errorf("Serve = %v, want the error of the listener", err)
+		}
+		errStop := errors.New("stop")
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errStop)
+		if err := simruntime.New(simruntime.Options{}).Serve(ctx, bufconn.Listen(1)); !errors.Is(err, errStop) {
+			t.Errorf("Serve = %v, want the cause of its context", err)
 		}
 		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); errors.Unwrap(err) == nil || err.Error() != "simulated runtime: listen on : the path of the socket is empty" {
 			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)
