@@ -138,10 +138,17 @@ func TestEventStream(t *testing.T) {
 				t.Errorf("event %d is %+v, want %+v", i, hints[i], want)
 			}
 		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.WatchEvents(cancelled, func() { t.Error("a stream whose context has ended was opened") }, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("WatchEvents = %v, want the end of the context", err)
+		}
 		r.SetWatchFault(plegtest.Fail(pleg.ErrNoEvents))
-		watch(t.Context())
-		if err := <-ended; !errors.Is(err, pleg.ErrNoEvents) {
-			t.Errorf("WatchEvents = %v, want %v", err, pleg.ErrNoEvents)
+		for range 2 { // until the fault ends
+			watch(t.Context())
+			if err := <-ended; !errors.Is(err, pleg.ErrNoEvents) {
+				t.Errorf("WatchEvents = %v, want %v", err, pleg.ErrNoEvents)
+			}
 		}
 	})
 }
@@ -242,6 +249,7 @@ func TestPodAndStatus(t *testing.T) {
 	}
 	r.Remove("b")
 	r.Set("d", " ")
+	r.Set("a", "c=exited") // it keeps its place
 	r.Remove("other")
 	if pods, err := r.ListPods(t.Context()); err != nil || len(pods) != 2 || pods[0].UID != "a" || pods[1].UID != "c" {
 		t.Errorf("the list is %v, %v, want the pods a and c", pods, err)

@@ -102,5 +102,9 @@ func TestStatusesInSandbox(t *testing.T) {
 				t.Errorf("container %d is %v, want %v", n, c, want)
 			}
 		}
+		rt.Inject(simruntime.Fault{PodUID: pod.UID, Malform: simruntime.NilStatus})
+		if got := sandboxStatus(t, client, pod.Sandboxes[0].ID); got != nil {
+			t.Errorf("a fault has no effect: %v, want no status", got)
+		}
 	})
 }

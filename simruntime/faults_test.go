@@ -214,14 +214,19 @@ func TestImpossibleFaults(t *testing.T) {
 	for _, fault := range []simruntime.Fault{
 		{RPC: "Nothing"}, {RPC: "ListContainers", Messages: 1}, {Messages: 1}, {RPC: "GetContainerEvents", Messages: -1},
 	} {
-		func() {
-			defer func() {
-				if got, want := recover(), fmt.Sprintf("simruntime: impossible fault: %+v", fault); got != want {
-					t.Errorf("%v, want a panic: %s", got, want)
-				}
+		for _, inject := range []func(){
+			func() { simruntime.New(simruntime.Options{}).Inject(fault) },
+			func() { simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{}, fault}}) },
+		} {
+			func() {
+				defer func() {
+					if got, want := recover(), fmt.Sprintf("simruntime: impossible fault: %+v", fault); got != want {
+						t.Errorf("%v, want a panic: %s", got, want)
+					}
+				}()
+				inject()
 			}()
-			simruntime.New(simruntime.Options{}).Inject(fault)
-		}()
+		}
 	}
 }
 
