@@ -50,10 +50,13 @@ func TestFullChannel(t *testing.T) {
 			} else if len(lines) > 0 && !strings.Contains(lines[0], fmt.Sprintf(`"events"=%d "recovery"="the present state of all pods"`, missed)) {
 				t.Errorf("logged %q, want %d events and the recovery", lines, missed)
 			}
-			for n := range 2 * room { // nobody reads them, and the generator ends all the same
-				f.runtime.set(types.UID(fmt.Sprint("unread-", n)), fmt.Sprintf("u%d=running", n))
+			for n := range 3 * room {
+				f.runtime.set(types.UID(fmt.Sprint("later-", n)), fmt.Sprintf("l%d=running", n))
 			}
 			f.relist()
+			if got := f.events(); len(got) < room || !strings.HasPrefix(got[0], "later-") {
+				t.Errorf("events %q, want at least %d of the changes that came afterwards", got, room)
+			} // nobody reads the others, and the generator ends all the same
 		})
 	}
 }
