@@ -211,7 +211,11 @@ func TestSilence(t *testing.T) {
 			if test.want == "" {
 				return
 			}
-			a.events <- struct{}{}
+			select {
+			case a.events <- struct{}{}:
+			case <-time.After(time.Second):
+				t.Fatal("nobody listens to the events")
+			}
 			if got := report(); got != "" || a.opened.Load() != 1 {
 				t.Errorf("an event was announced: %q, %d streams opened", got, a.opened.Load())
 			}
