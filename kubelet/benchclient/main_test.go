@@ -13,10 +13,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 )
 
-// slow is a runtime whose lists take 300 ms.
-type slow struct{ *containertest.FakeRuntime }
+// slow is a runtime whose lists take 300 ms. until is the deadline of the last one.
+type slow struct {
+	*containertest.FakeRuntime
+	until time.Time
+}
 
-func (s slow) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+func (s *slow) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
+	s.until, _ = ctx.Deadline()
 	time.Sleep(300 * time.Millisecond)
 	return s.FakeRuntime.GetPods(ctx, all)
 }
@@ -26,7 +30,7 @@ func TestEventsCountFromTheBeginningOfTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		container := &kubecontainer.Container{ID: kubecontainer.ContainerID{ID: "c"}, State: kubecontainer.ContainerStateRunning}
-		runtime := slow{&containertest.FakeRuntime{
+		runtime := &slow{FakeRuntime: &containertest.FakeRuntime{
 			AllPodList: []*containertest.FakePod{{Pod: &kubecontainer.Pod{ID: "u", Containers: []*kubecontainer.Container{container}}}},
 			PodStatus:  kubecontainer.PodStatus{ID: "u", ContainerStatuses: []*kubecontainer.Status{{ID: container.ID, State: container.State}}},
 		}}
@@ -41,6 +45,9 @@ func TestEventsCountFromTheBeginningOfTheList(t *testing.T) {
 		synctest.Wait()
 		if len(got) != 1 || got[0].Type != "ContainerStarted" || got[0].ID != "c" || !got[0].At.Equal(began) {
 			t.Errorf("got %+v, want the start of c by the list of %v", got, began)
+		}
+		if most := runtime.until.Sub(began); most != 150*time.Second {
+			t.Errorf("a list may take %v, want the timeouts of two calls and a half", most)
 		}
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
