@@ -383,7 +383,7 @@ func TestCounts(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache := podcache.New()
-			cache.Set("never inspected", nil, errors.New("broken"), time.Now())
+			cache.Set("-never inspected", nil, errors.New("broken"), time.Now()) // the first in order
 			alike := *test.status
 			alike.Name = "web-1"
 			for n, of := range []*pleg.PodStatus{few, test.status, few, &alike} {
