@@ -62,6 +62,7 @@ func TestFullChannel(t *testing.T) {
 			default:
 				t.Error("no event of the changes that came afterwards")
 			}
+			f.settle() // until the channel is full again
 		})
 	}
 }
