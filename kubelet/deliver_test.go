@@ -11,6 +11,8 @@ import (
 	kubemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
+
+	"github.com/pleg-pipeline/pleg-pipeline/kubelet"
 )
 
 // If the kubelet's channel is full, nothing is discarded and nothing is delayed: the events wait
@@ -19,7 +21,7 @@ import (
 func TestFullChannel(t *testing.T) {
 	const room = 10
 	for _, tc := range []struct{ pods, containers, missed, lines int }{{30, 2, 0, 0}, {100, 100, 5000, 1}} {
-		runFixtureWith(t, room, nil, func(f *fixture) {
+		runFixtureWith(t, kubelet.Options{}, room, nil, func(f *fixture) {
 			before := counter(t)
 			for i := range tc.pods {
 				words := ""
@@ -48,6 +50,19 @@ func TestFullChannel(t *testing.T) {
 			} else if len(lines) > 0 && !strings.Contains(lines[0], fmt.Sprintf(`"events"=%d "recovery"="the present state of all pods"`, missed)) {
 				t.Errorf("logged %q, want %d events and the recovery", lines, missed)
 			}
+			for n := range 3 * room {
+				f.runtime.set(types.UID(fmt.Sprint("later-", n)), fmt.Sprintf("l%d=running", n))
+			}
+			f.relist()
+			select {
+			case e := <-f.pleg.Watch(): // nobody reads the others, and the generator ends all the same
+				if !strings.HasPrefix(words(e), "later-") {
+					t.Errorf("event %q, want one of the changes that came afterwards", words(e))
+				}
+			default:
+				t.Error("no event of the changes that came afterwards")
+			}
+			f.settle() // until the channel is full again
 		})
 	}
 }
@@ -121,7 +136,11 @@ func TestFailedAndSingleRelistsAreMeasured(t *testing.T) {
 		single := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric)
 		f.runtime.slowLists(100 * time.Millisecond)
 		f.runtime.fail(errList)
+		first := float64(time.Now().Unix())
 		f.wait(1800 * time.Millisecond)
+		if seen, err := testutil.GetGaugeMetricValue(metrics.PLEGLastSeen); err != nil || seen != first {
+			t.Errorf("last seen while lists fail: %v, %v; want %v, when the last one began that succeeded", seen, err, first)
+		}
 		f.runtime.fail(nil)
 		if count, sum := histogram(t, metrics.PLEGRelistDuration.ObserverMetric).since(durations); count != 2 || sum != 0.2 {
 			t.Errorf("measured %d failed relists of %v s, want 2 of 0.2 s", count, sum)
@@ -133,6 +152,14 @@ func TestFailedAndSingleRelistsAreMeasured(t *testing.T) {
 		f.wait(200 * time.Millisecond)
 		if count, sum := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric).since(single); count != 1 || sum != 0.1 {
 			t.Errorf("measured %d relists of one pod of %v s, want 1 of 0.1 s", count, sum)
+		}
+		f.pleg.RequestRelist(logr.Discard(), "gone")
+		f.wait(200 * time.Millisecond)
+		f.runtime.fail(errList)
+		f.pleg.RequestRelist(logr.Discard(), "1")
+		f.wait(150 * time.Millisecond)
+		if count, sum := histogram(t, metrics.PLEGPodRelistDuration.ObserverMetric).since(single); count != 3 || sum != 0.3 {
+			t.Errorf("measured %d relists of one pod of %v s, want those of a pod that is gone and of one that fails too", count, sum)
 		}
 	})
 }

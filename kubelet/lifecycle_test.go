@@ -94,25 +94,27 @@ func TestHealthyIsThatOfThePipeline(t *testing.T) {
 // A list is two calls of the runtime, and an inspection one for each container: both may take longer than the
 // timeout of a call, and not longer than their own.
 func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
-	const call = 2 * time.Minute // of the kubelet
-	runFixture(t, func(r *fakeRuntime) {
-		r.set("1", "c1=running")
-		r.slowLists(5*call/2 - time.Second)
-		r.slow("1", 5*call-time.Second)
-	}, func(f *fixture) {
-		f.wait(8 * call)
-		f.expect("1 Started c1")
-	})
-	for name, longer := range map[string]func(*fakeRuntime){
-		"list":       func(r *fakeRuntime) { r.slowLists(5*call/2 + 2*time.Second) },
-		"inspection": func(r *fakeRuntime) { r.slow("1", 5*call+2*time.Second) },
-	} {
-		runFixture(t, func(r *fakeRuntime) { r.set("1", "c1=running"); longer(r) }, func(f *fixture) {
-			f.wait(12 * call)
-			if got := f.events(); len(got) > 0 {
-				t.Errorf("events %q after a longer %s, want that it ends", got, name)
-			}
+	for option, call := range map[time.Duration]time.Duration{0: 2 * time.Minute, 15 * time.Second: 15 * time.Second} {
+		o := kubelet.Options{RuntimeRequestTimeout: option}
+		runFixtureWith(t, o, 10, func(r *fakeRuntime) {
+			r.set("1", "c1=running")
+			r.slowLists(5*call/2 - time.Second)
+			r.slow("1", 5*call-time.Second)
+		}, func(f *fixture) {
+			f.wait(8 * call)
+			f.expect("1 Started c1")
 		})
+		for name, longer := range map[string]func(*fakeRuntime){
+			"list":       func(r *fakeRuntime) { r.slowLists(5*call/2 + 2*time.Second) },
+			"inspection": func(r *fakeRuntime) { r.slow("1", 5*call+2*time.Second) },
+		} {
+			runFixtureWith(t, o, 10, func(r *fakeRuntime) { r.set("1", "c1=running"); longer(r) }, func(f *fixture) {
+				f.wait(12 * call)
+				if got := f.events(); len(got) > 0 {
+					t.Errorf("events %q after a longer %s than %v allows, want that it ends", got, name, call)
+				}
+			})
+		}
 	}
 }
 
@@ -130,23 +132,25 @@ func TestLogOfThePipeline(t *testing.T) {
 	})
 }
 
-// Sixteen pods are inspected at the same time.
+// Sixteen pods are inspected at the same time, or as many as the option says.
 func TestInspectors(t *testing.T) {
-	runFixture(t, nil, func(f *fixture) {
-		for i := range 17 {
-			uid := types.UID(fmt.Sprint(i))
-			f.runtime.set(uid, fmt.Sprintf("c%d=running", i))
-			f.runtime.slow(uid, 200*time.Millisecond)
-		}
-		f.wait(800 * time.Millisecond)
-		if got := f.events(); len(got) != 16 {
-			t.Errorf("%d pods are inspected after the time of one, want 16", len(got))
-		}
-		f.wait(200 * time.Millisecond)
-		if got := f.events(); len(got) != 1 {
-			t.Errorf("%d pods are inspected afterwards, want the last", len(got))
-		}
-	})
+	for option, inspectors := range map[int]int{0: 16, 3: 3, 20: 20} {
+		runFixtureWith(t, kubelet.Options{Inspectors: option}, 100, nil, func(f *fixture) {
+			for i := range inspectors + 1 {
+				uid := types.UID(fmt.Sprint(i))
+				f.runtime.set(uid, fmt.Sprintf("c%d=running", i))
+				f.runtime.slow(uid, 200*time.Millisecond)
+			}
+			f.wait(800 * time.Millisecond)
+			if got := f.events(); len(got) != inspectors {
+				t.Errorf("%d pods are inspected after the time of one, want %d", len(got), inspectors)
+			}
+			f.wait(200 * time.Millisecond)
+			if got := f.events(); len(got) != 1 {
+				t.Errorf("%d pods are inspected afterwards, want the last", len(got))
+			}
+		})
+	}
 }
 
 // announcing is a runtime service with an event stream.

@@ -44,14 +44,14 @@ type fixture struct {
 // relist.
 func runFixture(t *testing.T, setUp func(*fakeRuntime), test func(f *fixture)) {
 	t.Helper()
-	runFixtureWith(t, 1000, setUp, test)
+	runFixtureWith(t, kubelet.Options{}, 1000, setUp, test)
 }
 
-func runFixtureWith(t *testing.T, capacity int, setUp func(*fakeRuntime), test func(f *fixture)) {
+func runFixtureWith(t *testing.T, o kubelet.Options, capacity int, setUp func(*fakeRuntime), test func(f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t: t, runtime: newFakeRuntime(), cache: newRecorder(), log: &logLines{}}
-		f.pleg = kubelet.New(f.runtime, make(chan *pleg.PodLifecycleEvent, capacity),
+		f.pleg = kubelet.NewWithOptions(o, f.runtime, make(chan *pleg.PodLifecycleEvent, capacity),
 			&pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}, f.cache, clock.RealClock{})
 		f.ctx, f.stop = context.WithCancel(klog.NewContext(t.Context(), f.log.logger()))
 		defer f.wait(2 * time.Hour) // until the slowest inspection has ended

@@ -85,6 +85,8 @@ func TestStoreWrites(t *testing.T) {
 		{func() { s.Observe(at(8), nil) }, "all 8", 1}, // nobody needs a time of its own
 		{func() { s.Set("g", nil, errors.New("broken"), at(8)) }, "set g 8, with broken beside <nil>", 0},
 		{func() { s.Touch("new", at(8)) }, "new 8", 0},
+		{func() { s.Observe(at(9), []pleg.PodUID{"b"}) }, "a 9, c 9, d 9, e 9, f 9, g 9", 0}, // g has come back
+		{func() { set("b", 9) }, "set b 9, all 9", 1},
 		{func() { s.Observe(at(606), []pleg.PodUID{"g"}) }, "a 606, b 606, c 606, d 606, e 606, f 606", 0},
 		{func() { s.Observe(at(606.5), []pleg.PodUID{"g"}) }, "b 606.5, c 606.5, d 606.5, e 606.5, f 606.5", 0}, // a is gone for over ten minutes
 	} {

@@ -178,6 +178,8 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			return s, ctx.Err()
 		}}
 	}
+	empty := plegtest.New()
+	empty.SetPod(&pleg.Pod{UID: "a"})
 	withoutContainers := plegtest.New() // the first of two
 	withoutContainers.SetPod(&pleg.Pod{UID: "a"})
 	withoutContainers.Set("web", "nginx=running /w=running")
@@ -197,6 +199,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		"list that fails":                   {broken{Runtime: good(), list: func(context.Context, []*pleg.Pod) ([]*pleg.Pod, error) { return nil, errBusy }}, "ListPods: busy"},
 		"list that hangs":                   {broken{Runtime: good(), list: func(ctx context.Context, _ []*pleg.Pod) ([]*pleg.Pod, error) { <-ctx.Done(); return nil, ctx.Err() }}, "ListPods: context deadline exceeded"},
 		"no pods":                           {plegtest.New(), "ListPods: no pod has a container or a sandbox: give the runtime one to check"},
+		"no containers":                     {empty, "ListPods: no pod has a container or a sandbox: give the runtime one to check"},
 		"nil pod":                           {listing(nil), "ListPods: a pod is nil"},
 		"nothing but a nil pod":             {broken{Runtime: good(), list: func(context.Context, []*pleg.Pod) ([]*pleg.Pod, error) { return []*pleg.Pod{nil}, nil }}, "ListPods: a pod is nil"},
 		"nil sandbox":                       {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}, Sandboxes: []*pleg.Container{nil, {ID: "s"}}}), `ListPods: a container or sandbox of pod "u" is nil`},

@@ -25,12 +25,17 @@ var faults = map[string]struct {
 	took  time.Duration
 	panic bool
 }{
-	"none":                {},
-	"fail":                {fault: plegtest.Fail(errFault), err: errFault},
-	"hang":                {fault: plegtest.Hang, err: context.DeadlineExceeded, took: 10 * time.Second},
-	"delay":               {fault: plegtest.Delay(3 * time.Second), took: 3 * time.Second},
-	"delay too long":      {fault: plegtest.Delay(time.Hour), err: context.DeadlineExceeded, took: 10 * time.Second},
-	"panic":               {fault: plegtest.Panic("no"), panic: true},
+	"none":           {},
+	"fail":           {fault: plegtest.Fail(errFault), err: errFault},
+	"hang":           {fault: plegtest.Hang, err: context.DeadlineExceeded, took: 10 * time.Second},
+	"delay":          {fault: plegtest.Delay(3 * time.Second), took: 3 * time.Second},
+	"delay too long": {fault: plegtest.Delay(time.Hour), err: context.DeadlineExceeded, took: 10 * time.Second},
+	"panic":          {fault: plegtest.Panic("no"), panic: true},
+	"blocks": {took: 11 * time.Second, fault: func(ctx context.Context) error {
+		release := make(chan struct{})
+		time.AfterFunc(11*time.Second, func() { close(release) })
+		return plegtest.Block(release)(ctx)
+	}},
 	"ignores its context": {fault: func(context.Context) error { time.Sleep(11 * time.Second); return nil }, took: 11 * time.Second},
 }
 
@@ -133,10 +138,17 @@ func TestEventStream(t *testing.T) {
 				t.Errorf("event %d is %+v, want %+v", i, hints[i], want)
 			}
 		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.WatchEvents(cancelled, func() { t.Error("a stream whose context has ended was opened") }, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("WatchEvents = %v, want the end of the context", err)
+		}
 		r.SetWatchFault(plegtest.Fail(pleg.ErrNoEvents))
-		watch(t.Context())
-		if err := <-ended; !errors.Is(err, pleg.ErrNoEvents) {
-			t.Errorf("WatchEvents = %v, want %v", err, pleg.ErrNoEvents)
+		for range 2 { // until the fault ends
+			watch(t.Context())
+			if err := <-ended; !errors.Is(err, pleg.ErrNoEvents) {
+				t.Errorf("WatchEvents = %v, want %v", err, pleg.ErrNoEvents)
+			}
 		}
 	})
 }
@@ -175,6 +187,14 @@ func TestCounts(t *testing.T) {
 	r.SetInspectFault(plegtest.Fail(nil))
 	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); err == nil || err.Error() != "another" {
 		t.Errorf("the inspection failed with %v, want the fault of the pod", err)
+	}
+	r.SetInspectFault(plegtest.Panic("no"))
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil)
+	}()
+	if c := r.Counts(); c.InFlight != 0 || c.Inspections["a"] != 4 {
+		t.Errorf("counted %+v after inspections that failed or panicked, want 4 and none in flight", c)
 	}
 }
 
@@ -217,10 +237,20 @@ func TestPodAndStatus(t *testing.T) {
 			t.Errorf("%s: the status is %+v, %v, want the addresses %q", words, s, err, want)
 		}
 	}
-	for _, uid := range []pleg.PodUID{"a", "b", "c"} {
+	exact := &pleg.PodStatus{UID: "other"}
+	r.SetDetails(func(s *pleg.PodStatus) { s.Name = "detail" })
+	for n, set := range []*pleg.PodStatus{exact, nil} {
+		r.SetStatus("a", set)
+		if s, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); err != nil || (s == exact) != (n == 0) || s.Name != []string{"", "detail"}[n] {
+			t.Errorf("the status is %+v, %v, want %v without details, or that of the pod with them", s, err, set)
+		}
+	}
+	for _, uid := range []pleg.PodUID{"a", "b", "c", "d"} {
 		r.Set(uid, "c=running")
 	}
 	r.Remove("b")
+	r.Set("d", " ")
+	r.Set("a", "c=exited") // it keeps its place
 	r.Remove("other")
 	if pods, err := r.ListPods(t.Context()); err != nil || len(pods) != 2 || pods[0].UID != "a" || pods[1].UID != "c" {
 		t.Errorf("the list is %v, %v, want the pods a and c", pods, err)
@@ -239,7 +269,7 @@ func TestPodAndStatus(t *testing.T) {
 func TestEventForAStreamThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := plegtest.New()
-		ofOther := 0
+		ofOther, ofLater := 0, 0 // than the stream that ends
 		go func() { _ = r.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { ofOther++ }) }()
 		synctest.Wait()
 		for range 20 { // a stream with an event and an end may deliver either
@@ -249,8 +279,13 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 				ended <- r.WatchEvents(ctx, func() {}, func(pleg.Hint) { time.Sleep(time.Second); cancel(errFault) })
 			}()
 			synctest.Wait()
+			later, end := context.WithCancel(t.Context())
+			go func() { _ = r.WatchEvents(later, func() {}, func(pleg.Hint) { ofLater++ }) }()
+			synctest.Wait()
 			r.AnnounceHint(pleg.Hint{})
 			r.AnnounceHint(pleg.Hint{})
+			synctest.Wait()
+			end()
 			if err := <-ended; !errors.Is(err, errFault) {
 				t.Errorf("the stream ended with %v, want the cause of its context", err)
 			}
@@ -264,8 +299,11 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 		if err := <-ended; !errors.Is(err, errFault) {
 			t.Errorf("the stream ended with %v, want %v", err, errFault)
 		}
-		if synctest.Wait(); ofOther != 41 {
-			t.Errorf("another stream got %d events, want 41", ofOther)
+		if err := r.WatchEvents(t.Context(), func() { r.EndWatches(errFault) }, nil); !errors.Is(err, errFault) {
+			t.Errorf("a stream that was ended as soon as it was open ended with %v", err)
+		}
+		if synctest.Wait(); ofOther != 41 || ofLater != 40 {
+			t.Errorf("other streams got %d and %d events, want 41 and 40", ofOther, ofLater)
 		}
 	})
 }
@@ -284,6 +322,15 @@ func TestListIsACopy(t *testing.T) {
 				t.Fatalf("list %d: %v, %v, want pod %s", n, got, err, want)
 			}
 			clear(got)
+		}
+		r.SetListFault(nil)
+		r.SetList([]*pleg.Pod{})
+		if got, err := r.ListPods(t.Context()); err != nil || len(got) > 0 {
+			t.Errorf("a list without pods: %v, %v", got, err)
+		}
+		r.SetList(nil)
+		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0].UID != "a" {
+			t.Errorf("the pods of the runtime again: %v, %v, want pod a", got, err)
 		}
 	})
 }

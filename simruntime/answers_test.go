@@ -86,3 +86,25 @@ func TestAnswers(t *testing.T) {
 		kit.Golden(t, "testdata/answers.txt", text.String())
 	})
 }
+
+// As with pod events of CRI-O, the status of a sandbox carries those of its containers, and the time of the answer.
+func TestStatusesInSandbox(t *testing.T) {
+	simulate(t, simruntime.Options{StatusesInSandbox: true}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		pod := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}, {State: pleg.StateExited}}})
+		time.Sleep(time.Second)
+		got, err := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: string(pod.Sandboxes[0].ID)})
+		kit.Must(t, err)
+		if got.Timestamp != time.Now().UnixNano() || got.Status.GetId() != string(pod.Sandboxes[0].ID) || len(got.ContainersStatuses) != 2 {
+			t.Errorf("got %v, want the sandbox, two containers and the present time", got)
+		}
+		for n, c := range got.ContainersStatuses { // the oldest first
+			if want := containerStatus(t, client, pod.Containers[1-n].ID); !proto.Equal(c, want) {
+				t.Errorf("container %d is %v, want %v", n, c, want)
+			}
+		}
+		rt.Inject(simruntime.Fault{PodUID: pod.UID, Malform: simruntime.NilStatus})
+		if got := sandboxStatus(t, client, pod.Sandboxes[0].ID); got != nil {
+			t.Errorf("a fault has no effect: %v, want no status", got)
+		}
+	})
+}

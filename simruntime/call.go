@@ -54,10 +54,7 @@ func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error
 			r.Spoiled++
 		}
 	})
-	if slices.ContainsFunc(c.faults, func(r *rule) bool { return r.Messages > 0 }) {
-		return c, nil
-	}
-	return c, c.happen(ctx)
+	return c, c.happen(ctx, 0)
 }
 
 func (c *call) leave() {
@@ -71,8 +68,12 @@ func (c *call) leave() {
 	}
 }
 
-func (c *call) happen(ctx context.Context) error {
+// happen lets the faults happen that wait for this number of messages.
+func (c *call) happen(ctx context.Context, sent int) error {
 	for _, r := range c.faults {
+		if r.Messages != sent {
+			continue
+		}
 		if err := r.happen(ctx, c.rpc); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +66,14 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 				t.Errorf("a churn that was stopped made %d pods and ended with %v, want its cause", len(empty.Pods()), err)
 			}
 		}
-		kit.Must(t, empty.Churn(t.Context(), simruntime.ChurnOptions{Actions: 300}))
+		var once sync.Once
+		began = time.Now()
+		kit.Must(t, empty.Churn(t.Context(), simruntime.ChurnOptions{Actions: 300, Observe: func(pleg.PodUID) {
+			once.Do(func() { time.Sleep(20 * time.Second) })
+		}}))
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("300 actions, of which one was observed for 20s, took %v, want 30s: they catch up", took)
+		}
 		if n := len(empty.Pods()); n < 25 || n > 40 {
 			t.Errorf("%d pods are there after a churn that began with none, want about 30", n)
 		}

@@ -50,6 +50,15 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 					if sandbox := ev.GetPodSandboxStatus(); (sandbox.GetCreatedAt() < 0) != (what+kind == "s DELETED") {
 						t.Errorf("%s%s has the sandbox %v, want the time of its creation in all events but the last", what, kind, sandbox)
 					}
+					state := "gone" // of the container, as of the event
+					for _, c := range ev.ContainersStatuses {
+						if c.Id == ev.ContainerId {
+							state = strings.TrimPrefix(c.State.String(), "CONTAINER_")
+						}
+					}
+					if want := map[string]string{"CREATED": "CREATED", "STARTED": "RUNNING", "STOPPED": "EXITED", "DELETED": "gone"}[kind]; what == "c " && state != want {
+						t.Errorf("the container is %s in its event %s, want %s", state, kind, want)
+					}
 					seen[i] = append(seen[i], what+kind)
 				}
 			}()
@@ -120,6 +129,17 @@ func TestFaultsOfStreams(t *testing.T) {
 				t.Errorf("a stream that ends after %d events ended with %v after %d", want, err, got)
 			}
 		}
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Latency: time.Second, Code: codes.Unavailable, Messages: 1}) // before the other one
+		stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+		kit.Must(t, err)
+		synctest.Wait()
+		rt.AddPod(simruntime.PodSpec{})
+		began := time.Now()
+		_, err = stream.Recv()
+		kit.Must(t, err)
+		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || time.Since(began) < time.Second {
+			t.Errorf("a stream with faults after one and two events ended with %v after one, and after %v", err, time.Since(began))
+		}
 	})
 }
 
@@ -144,6 +164,12 @@ func TestSeveralFaultsOfAStream(t *testing.T) {
 			ev, err := stream.Recv()
 			if lost != (err != nil) || !lost && (time.Since(began).Round(ms) != 2*time.Second || ev.ContainerEventType != cri.ContainerEventType_CONTAINER_CREATED_EVENT) {
 				t.Errorf("lost: %t: got %v, %v after %v", lost, ev, err, time.Since(began))
+			}
+			if lost {
+				continue
+			}
+			if ev, err := stream.Recv(); err != nil || time.Since(began).Round(ms) != 2*time.Second {
+				t.Errorf("the next event of that moment is %v, %v after %v, want as late as the first", ev, err, time.Since(began))
 			}
 		}
 	})
@@ -198,7 +224,17 @@ func TestUnreadEvents(t *testing.T) {
 		synctest.Wait()
 		rt.AddPod(simruntime.PodSpec{})
 		synctest.Wait() // the first event of two is on its way
-		rt.Populate(simruntime.Population{Pods: 501})
+		read := 0
+		go func() {
+			_ = rt.Service().GetContainerEvents(&cri.GetEventsRequest{}, stream{ctx: t.Context(), send: func() { read++ }})
+		}()
+		synctest.Wait()
+		rt.Populate(simruntime.Population{Pods: 250})
+		synctest.Wait()
+		rt.Populate(simruntime.Population{Pods: 251})
+		if synctest.Wait(); read != 1002 {
+			t.Errorf("a client that reads got %d events beside one that does not, want 1002", read)
+		}
 		if n := rt.Stats().DroppedEvents; n != 3 {
 			t.Errorf("%d events of 1004 are dropped, want 3", n)
 		}

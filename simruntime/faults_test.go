@@ -100,12 +100,18 @@ func TestFaultsInOrder(t *testing.T) {
 		id := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0].Containers[0].ID
 		rt.Inject(simruntime.Fault{Latency: ms})
 		end := rt.Inject(simruntime.Fault{Latency: ms, Code: codes.Internal})
+		endOther := rt.Inject(simruntime.Fault{Latency: ms, Code: codes.Internal})
 		rt.Inject(simruntime.Fault{Latency: ms, Code: codes.NotFound})
-		for _, want := range []codes.Code{codes.Internal, codes.NotFound} {
+		for n, want := range []codes.Code{codes.Internal, codes.Internal, codes.NotFound} {
 			if code, took := statusOf(t.Context(), client, id); code != want || took != 2*ms {
 				t.Errorf("the call ended with %v after %v, want %v after 2ms", code, took, want)
 			}
-			end() // of one fault alone
+			if end(); n == 1 { // of one fault alone
+				endOther()
+			}
+		}
+		if s := rt.Stats().RPCs["ContainerStatus"]; s.Calls != 3 || s.Spoiled != 3 {
+			t.Errorf("counted %+v, want 3 calls and 3 that faults affected", s)
 		}
 	})
 }
@@ -184,19 +190,20 @@ func TestFaultEndsItsHungCalls(t *testing.T) {
 		for name, end := range map[string]func(end func()){"end": func(end func()) { end() }, "ClearAll": func(func()) { rt.ClearAll() }} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			remove := rt.Inject(simruntime.Fault{Hang: true, Times: 1})
-			hung := make(chan codes.Code)
+			remove := rt.Inject(simruntime.Fault{Latency: time.Second, Hang: true, Times: 1})
+			hung := make(chan string)
 			go func() {
-				code, _ := statusOf(ctx, client, id)
-				hung <- code
+				code, took := statusOf(ctx, client, id)
+				hung <- fmt.Sprint(code, " after ", took)
 			}()
 			synctest.Wait()
 			if code, took := statusOf(ctx, client, id); code != codes.OK || took != 0 {
 				t.Errorf("the next call ended with %v after %v", code, took)
 			}
+			time.Sleep(5 * time.Second)
 			end(remove)
-			if code := <-hung; code != codes.OK {
-				t.Errorf("%s: the call that hung ended with %v", name, code)
+			if got := <-hung; got != "OK after 5s" { // its latency has passed
+				t.Errorf("%s: the call that hung ended with %s, want OK after 5s", name, got)
 			}
 		}
 	})
@@ -207,14 +214,19 @@ func TestImpossibleFaults(t *testing.T) {
 	for _, fault := range []simruntime.Fault{
 		{RPC: "Nothing"}, {RPC: "ListContainers", Messages: 1}, {Messages: 1}, {RPC: "GetContainerEvents", Messages: -1},
 	} {
-		func() {
-			defer func() {
-				if got, want := recover(), fmt.Sprintf("simruntime: impossible fault: %+v", fault); got != want {
-					t.Errorf("%v, want a panic: %s", got, want)
-				}
+		for _, inject := range []func(){
+			func() { simruntime.New(simruntime.Options{}).Inject(fault) },
+			func() { simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{}, fault}}) },
+		} {
+			func() {
+				defer func() {
+					if got, want := recover(), fmt.Sprintf("simruntime: impossible fault: %+v", fault); got != want {
+						t.Errorf("%v, want a panic: %s", got, want)
+					}
+				}()
+				inject()
 			}()
-			simruntime.New(simruntime.Options{}).Inject(fault)
-		}()
+		}
 	}
 }
 
@@ -271,6 +283,19 @@ func TestFaultsDrawApart(t *testing.T) {
 		if hits[0] == 0 || hits[ms] == 0 || hits[2*ms] == 0 {
 			t.Errorf("the calls took %v, want none, one and both of the latencies", hits)
 		}
+		rt.ClearAll()
+		var drawn [2]string
+		for n := range drawn { // the second one after the end of the first
+			end := rt.Inject(simruntime.Fault{Code: codes.Internal, Probability: 0.5})
+			for range 50 {
+				code, _ := statusOf(t.Context(), client, id)
+				drawn[n] += fmt.Sprint(code == codes.OK, " ")
+			}
+			end()
+		}
+		if drawn[0] == drawn[1] {
+			t.Errorf("a fault and the next one both hit %s", drawn[0])
+		}
 	})
 }
 
@@ -305,7 +330,7 @@ func TestConcurrencyLimit(t *testing.T) {
 			t.Errorf("at the end %+v", s)
 		}
 		rt.ResetStats()
-		if s := rt.Stats(); s.PeakInFlight != 0 || s.Calls() != 0 {
+		if s := rt.Stats(); s.PeakInFlight != 0 || s.Calls() != 0 || s.DroppedEvents != 0 {
 			t.Errorf("after the reset %+v", s)
 		}
 		go func() {

@@ -101,7 +101,21 @@ func TestUpdateIsAtomic(t *testing.T) {
 	rt := simruntime.New(simruntime.Options{})
 	client := overBufconn(t, rt)
 	const pods, rounds = 20, 15
+	looks := make(chan int)
+	go func() {
+		looks <- len(rt.Pods())
+		for {
+			if n := len(rt.Pods()); n > 0 {
+				looks <- n
+				return
+			}
+		}
+	}()
+	<-looks
 	rt.Populate(simruntime.Population{Pods: pods, Containers: 1})
+	if n := <-looks; n != pods {
+		t.Errorf("%d pods while %d were added in one update", n, pods)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	for range 3 {
@@ -151,6 +165,9 @@ func TestDeletedSandboxLingers(t *testing.T) {
 		}
 		if err := rt.RemovePod(p.UID); !errors.Is(err, simruntime.ErrNotFound) {
 			t.Errorf("removing it again: %v, want ErrNotFound", err)
+		}
+		if got := rt.Burst(1, simruntime.Remove); len(got) > 0 {
+			t.Errorf("a burst removed %q again", got)
 		}
 		again := rt.AddPod(simruntime.PodSpec{UID: p.UID})
 		time.Sleep(4 * time.Millisecond)

@@ -62,12 +62,11 @@ type listed interface {
 func malformList[M listed](in []M, faults []*rule) []M {
 	out := make([]M, 0, len(in))
 	for _, item := range in {
-		copies := 1
+		copies, ids := 1, []string{item.GetId()} // before they are malformed
+		if c, ok := any(item).(*cri.Container); ok {
+			ids = append(ids, c.GetPodSandboxId())
+		}
 		for _, f := range faults {
-			ids := []string{item.GetId()}
-			if c, ok := any(item).(*cri.Container); ok {
-				ids = append(ids, c.GetPodSandboxId())
-			}
 			if !f.concerns(item.GetLabels()[labelPodUID], ids...) {
 				continue
 			}
@@ -84,9 +83,9 @@ func malformList[M listed](in []M, faults []*rule) []M {
 // malformEvent returns the event as the faults make it. Faults of a pod or an object affect only
 // its events.
 func malformEvent(ev *cri.ContainerEventResponse, faults []*rule) *cri.ContainerEventResponse {
+	st, id := ev.GetPodSandboxStatus(), ev.GetContainerId() // before they are malformed
 	for _, f := range faults {
-		st := ev.GetPodSandboxStatus()
-		if !f.concerns(st.GetMetadata().GetUid(), ev.GetContainerId(), st.GetId()) {
+		if !f.concerns(st.GetMetadata().GetUid(), id, st.GetId()) {
 			continue
 		}
 		ev = proto.CloneOf(ev)

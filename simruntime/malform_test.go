@@ -123,12 +123,50 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 }
 
+// Several faults of one answer all happen, each to what it is about. A fault of another pod between them
+// changes nothing.
+func TestSeveralMalformations(t *testing.T) {
+	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
+		pods := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})
+		pod, other, known := pods[0], pods[1], idsOf(pods)
+		rt.Inject(simruntime.Fault{PodUID: other.UID, Malform: simruntime.DuplicateIDs})
+		rt.Inject(simruntime.Fault{PodUID: pod.UID, Malform: simruntime.NilMetadata})
+		rt.Inject(simruntime.Fault{PodUID: other.UID, Malform: simruntime.DuplicateIDs})
+		rt.Inject(simruntime.Fault{ID: pod.Sandboxes[0].ID, Malform: simruntime.WrongID})
+		rt.Inject(simruntime.Fault{PodUID: pod.UID, Malform: simruntime.UnknownState})
+		rt.Inject(simruntime.Fault{ID: pod.Containers[0].ID, Malform: simruntime.OrphanContainers})
+		events, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+		kit.Must(t, err)
+		synctest.Wait()
+		kit.Must(t, rt.ExitContainer(pod.Containers[0].ID, 0, ""))
+		ev, err := events.Recv()
+		kit.Must(t, err)
+		containers, sandboxes := listContainers(t, client), listPods(t, client)
+		for what, got := range map[string][2]string{
+			"its container":       {problems(containers[len(containers)-1], known), "no-metadata state id orphan ."},
+			"its sandbox":         {problems(sandboxes[len(sandboxes)-1], known), "no-metadata state id ."},
+			"its sandbox's state": {problems(sandboxStatus(t, client, pod.Sandboxes[0].ID), known), "no-metadata state id ."},
+			"its container's":     {problems(containerStatus(t, client, pod.Containers[0].ID), known), "no-metadata state ."},
+			"its event":           {problemsOf(ev, known), "no-metadata . state . kind id"},
+			"the other container": {problems(containers[0], known), "."},
+		} {
+			if got[0] != got[1] {
+				t.Errorf("%s: %s, want %s", what, got[0], got[1])
+			}
+		}
+		if len(containers) != 4 || len(sandboxes) != 4 {
+			t.Errorf("%d containers and %d sandboxes are listed, want those of the other pod three times", len(containers), len(sandboxes))
+		}
+	})
+}
+
 // A fault of one event stream changes nothing for another.
 func TestMalformedEventsOfOneClient(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Malform: simruntime.WrongID, Times: 1})
-		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Latency: time.Second, After: 1}) // it gets the same event later
-		var streams [2]cri.RuntimeService_GetContainerEventsClient
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 1, Times: 1})
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Malform: simruntime.WrongID, After: 1, Times: 1})
+		rt.Inject(simruntime.Fault{RPC: "GetContainerEvents", Latency: time.Second, After: 2}) // it gets the same event later
+		var streams [3]cri.RuntimeService_GetContainerEventsClient
 		for i := range streams {
 			stream, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
 			kit.Must(t, err)
@@ -136,7 +174,7 @@ func TestMalformedEventsOfOneClient(t *testing.T) {
 			streams[i] = stream
 		}
 		p := rt.AddPod(simruntime.PodSpec{})
-		for i, stream := range streams {
+		for i, stream := range streams[1:] {
 			ev, err := stream.Recv()
 			kit.Must(t, err)
 			if wrong := ev.ContainerId != string(p.Sandboxes[0].ID); wrong != (i == 0) {

@@ -85,6 +85,9 @@ func TestStepsOfAPod(t *testing.T) {
 			t.Errorf("step %d: the pod has %s, want %s", n, got, step.want)
 		}
 	}
+	if pod := rt.Pod("u"); len(pod.IPs) > 0 {
+		t.Errorf("a pod that was stopped has the addresses %q", pod.IPs)
+	}
 	_, ofRestart := rt.RestartContainer("c")
 	for says, err := range map[string]error{
 		"exit: container c: not found": rt.ExitContainer("c", 1, ""), "restart: container c: not found": ofRestart,
@@ -131,6 +134,9 @@ func TestNextAttempt(t *testing.T) {
 	if got, want := words(rt.Pod("u")), "other#7 exited 0 Done, app#4 exited 4 Bad, app#9 running"; got != want || len(rt.Pod("u").IPs) != 1 {
 		t.Errorf("the pod has %s and the addresses %q, want %s and one", got, rt.Pod("u").IPs, want)
 	}
+	if next, err := rt.RestartContainer(next.ID); err != nil || next.Attempt != 10 || next.LogPath != "/var/log/pods/shop_web-0_u/app/10.log" {
+		t.Errorf("the next attempt of an older one is %+v, %v, want the 10th", next, err)
+	}
 }
 
 // The first containers have exited, and each has its dead attempts.
@@ -156,8 +162,13 @@ func TestNamesOfPods(t *testing.T) {
 	form := regexp.MustCompile(`^((web|cart|checkout|catalog|api|worker|coredns)-[a-z0-9]{9}|node-exporter|kube-proxy|(report|thumbnails)-29[0-9]{6})-[a-z0-9]{5}$`)
 	rt := simruntime.New(simruntime.Options{})
 	rt.AddPod(simruntime.PodSpec{})
-	rt.Populate(simruntime.Population{Pods: 100})
+	rt.Populate(simruntime.Population{Pods: 300})
+	addresses := make(map[string]bool)
 	for _, pod := range rt.Pods() {
+		if addresses[pod.IPs[0]] {
+			t.Errorf("two pods have the address %s", pod.IPs[0])
+		}
+		addresses[pod.IPs[0]] = true
 		if !form.MatchString(pod.Name) {
 			t.Errorf("a pod has the name %s", pod.Name)
 		}
@@ -184,11 +195,11 @@ func TestBurst(t *testing.T) {
 		for _, k := range []int{2, 9} {
 			rt, uids := simruntime.New(simruntime.Options{}), []pleg.PodUID{"ended", "a", "b", "c"}
 			for _, uid := range uids {
-				c := pleg.ContainerStatus{}
+				containers := []pleg.ContainerStatus{{}}
 				if uid == "ended" {
-					c.State = pleg.StateExited
+					containers = []pleg.ContainerStatus{{Name: "app", State: pleg.StateExited}, {Name: "app", Attempt: 1, State: pleg.StateExited}}
 				}
-				rt.AddPod(simruntime.PodSpec{UID: uid, Containers: []pleg.ContainerStatus{c}})
+				rt.AddPod(simruntime.PodSpec{UID: uid, Containers: containers})
 			}
 			if change != simruntime.Remove {
 				uids = uids[1:]
@@ -196,6 +207,9 @@ func TestBurst(t *testing.T) {
 			taken := uids[:min(k, len(uids))]
 			if got := rt.Burst(k, change); !slices.Equal(got, taken) {
 				t.Errorf("change %d: %d pods are %q, want %q", change, k, got, taken)
+			}
+			if pod := rt.Pod("ended"); pod != nil && words(pod) != "app#0 exited 0 Completed, app#1 exited 0 Completed" {
+				t.Errorf("change %d of %d pods: one of which nothing runs has %s", change, k, words(pod))
 			}
 			for _, uid := range uids {
 				got, want := "", "app#0 running"

@@ -2,7 +2,6 @@ package simruntime
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -89,10 +88,7 @@ func (s *service) GetContainerEvents(
 			return err
 		}
 		sent++
-		if slices.ContainsFunc(c.faults, func(r *rule) bool { return r.Messages == sent }) {
-			return c.happen(ctx)
-		}
-		return nil
+		return c.happen(ctx, sent)
 	})
 }
 

@@ -1,6 +1,7 @@
 package simruntime_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -41,6 +42,24 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 	})
 }
 
+// A server that stops waits until its calls have ended.
+func TestStopWaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "Version", Hang: true}}})
+		dial, stop := kit.Serve(t, rt.Serve)
+		client := cri.NewRuntimeServiceClient(kit.Connect(t, dial))
+		for range 90 {
+			go func() { _, _ = client.Version(t.Context(), &cri.VersionRequest{}) }()
+		}
+		synctest.Wait()
+		before := rt.Stats().InFlight
+		_ = stop() // Run reports the error
+		if after := rt.Stats().InFlight; before != 90 || after != 0 {
+			t.Errorf("%d calls execute before and %d after the stop, want 90 and 0", before, after)
+		}
+	})
+}
+
 // If its listener fails, Serve returns why, and serves no connection any more.
 func TestServeEndsWithItsListener(t *testing.T) {
 	var others kit.Log
@@ -60,6 +79,12 @@ func TestServeEndsWithItsListener(t *testing.T) {
 		}
 		if err := <-served; errors.Unwrap(err) == nil || err.Error() != "serve the simulated CRI: closed" {
 			t.Errorf("Serve = %v, want the error of the listener", err)
+		}
+		errStop := errors.New("stop")
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errStop)
+		if err := simruntime.New(simruntime.Options{}).Serve(ctx, bufconn.Listen(1)); !errors.Is(err, errStop) {
+			t.Errorf("Serve = %v, want the cause of its context", err)
 		}
 		if err := simruntime.New(simruntime.Options{}).ListenAndServe(t.Context(), ""); errors.Unwrap(err) == nil || err.Error() != "simulated runtime: listen on : the path of the socket is empty" {
 			t.Errorf("ListenAndServe = %v, want that it cannot listen", err)

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,5 +84,80 @@ func TestSyncLoopEndsBeforeItSubscribes(t *testing.T) {
 			_ = p.Stop() // kit.Run reports the error
 		}
 		kit.Must(t, syncPods(ctx, &changing{p, end}, io.Discard))
+	})
+}
+
+// sick is a pipeline that is not healthy, or whose pods cannot be read, for some time.
+type sick struct {
+	node.Pipeline
+	unhealthy, fails atomic.Bool
+}
+
+func (s *sick) Healthy() (bool, error) {
+	if s.unhealthy.Load() {
+		return false, errors.New("it is sick")
+	}
+	return s.Pipeline.Healthy()
+}
+
+func (s *sick) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, pleg.Position, error) {
+	if s.fails.Load() {
+		return nil, pleg.Position{}, errors.New("it fails")
+	}
+	return s.Pipeline.Pods(ctx, uids...)
+}
+
+// printed is what the loop has printed since it was last taken.
+type printed struct {
+	mu   sync.Mutex
+	text string
+}
+
+func (p *printed) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text += string(text)
+	return len(text), nil
+}
+
+func (p *printed) take() (text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text, p.text = p.text, ""
+	return text
+}
+
+// The loop does nothing while the pipeline is unhealthy, and goes on afterwards. A sync of all pods that fails
+// is skipped.
+func TestSyncLoopSkips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("a", "c1=running /s=running")
+		p.Start(t)
+		var out printed
+		s := &sick{Pipeline: p}
+		kit.Run(t, func(ctx context.Context) error { return syncPods(ctx, s, &out) })
+		prints := func(words string, lasts time.Duration) string {
+			out.take()
+			p.Runtime.Set("a", words)
+			time.Sleep(lasts)
+			synctest.Wait()
+			return out.take()
+		}
+		time.Sleep(2500 * time.Millisecond)
+		s.unhealthy.Store(true)
+		prints("c1=running c2=running /s=running", 2*time.Second) // the loop waited for this event
+		if got := prints("c1=running c2=running c3=running /s=running", 20*time.Second); got != strings.Repeat("skip: it is sick\n", 20) {
+			t.Errorf("while the pipeline is unhealthy: %q, want a skip each second", got)
+		}
+		s.unhealthy.Store(false)
+		s.fails.Store(true)
+		if got := prints("c1=running /s=running", 20*time.Second); !strings.Contains(got, "skip: it fails\n") || !strings.Contains(got, "sync ns/name-a: 1 of 1 containers run\n") {
+			t.Errorf("while all pods cannot be read: %q, want skips and the sync of what changed", got)
+		}
+		s.fails.Store(false)
+		if got := prints("c1=exited /s=running", 2*time.Second); !strings.Contains(got, "clean up ns/name-a of-c1\n") {
+			t.Errorf("afterwards: %q, want the clean-up of c1", got)
+		}
 	})
 }

@@ -92,7 +92,7 @@ func TestImagesThatMove(t *testing.T) {
 var proc = fstest.MapFS{
 	"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink},
 	"7/fd/4":  {Data: []byte("socket:[71]"), Mode: fs.ModeSymlink},
-	"13/stat": {Data: []byte("13 (stuck) T 1")}, "13/fd/3": {Data: []byte("socket:[130]"), Mode: fs.ModeSymlink},
+	"13/stat": {Data: []byte("13 (agent) T 1")}, "13/fd/3": {Data: []byte("socket:[130]"), Mode: fs.ModeSymlink},
 	"14/fd/3": {Data: []byte("socket:[140]"), Mode: fs.ModeSymlink}, // it has ended
 	"12/stat": {Data: []byte("12 (crictl) S 1")}, "12/fd/3": {Data: []byte("socket:[120]"), Mode: fs.ModeSymlink},
 	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
@@ -106,7 +106,7 @@ func TestUnread(t *testing.T) {
 	dir := t.TempDir()
 	kit.Must(t, os.WriteFile(filepath.Join(dir, "runtime"), nil, 0o600))
 	kit.Must(t, errors.Join(os.Symlink(".", filepath.Join(dir, "run")), os.Symlink(".", filepath.Join(dir, "var"))))
-	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}, stuck: {PID: 13, Name: "stuck", State: "T"}, again: {PID: 7, Name: "agent", State: "T"}}
+	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}, stuck: {PID: 13, Name: "agent", State: "T"}, again: {PID: 7, Name: "agent", State: "T"}}
 	for name, test := range map[string]struct {
 		looks []map[uint32]int
 		want  []uint32 // the daemon's findings
@@ -124,6 +124,7 @@ func TestUnread(t *testing.T) {
 		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}},
 		"the longest first": {[]map[uint32]int{{other: 900}, {other: 900, unknown: 950}}, []uint32{other, unknown}},
 		"the most first":    {[]map[uint32]int{{other: 950, unknown: 900}}, []uint32{other, unknown}},
+		"two of a name":     {[]map[uint32]int{{stuck: 950, agent: 900}}, []uint32{stuck, agent}},
 		"in either order":   {[]map[uint32]int{{other: 900, unknown: 950}}, []uint32{unknown, other}},
 		"the stopped first": {[]map[uint32]int{{other: 900}, {other: 900, agent: 900}, {other: 900, agent: 900}}, []uint32{agent, other}},
 		"whoever it is":     {[]map[uint32]int{{other: 900}, {other: 900, stuck: 900}, {other: 900, stuck: 900}}, []uint32{stuck, other}},

@@ -128,6 +128,9 @@ func TestSilence(t *testing.T) {
 					p.Sandboxes = append(p.Sandboxes, &pleg.SandboxStatus{ID: "t", Ready: sandboxes > 1, CreatedAt: created})
 				}
 				cache.Set("u", p, nil, time.Now())
+				if name == "a creation waits" { // its inspections wait too
+					cache.Set("u", nil, errors.New("deadline exceeded"), time.Now())
+				}
 			}
 			processes := fs.FS(withSelf(proc))
 			if name == "no process is known" {
@@ -145,7 +148,7 @@ func TestSilence(t *testing.T) {
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, a, cache) })
 			report := func() string {
 				synctest.Wait()
-				var r pleg.Report
+				r := pleg.Report{Troubles: []pleg.Trouble{{Subject: "another"}}} // of the client of the runtime
 				w.Report(&r)
 				for _, found := range r.Troubles {
 					if found.Subject == "a client" {
@@ -208,7 +211,11 @@ func TestSilence(t *testing.T) {
 			if test.want == "" {
 				return
 			}
-			a.events <- struct{}{}
+			select {
+			case a.events <- struct{}{}:
+			case <-time.After(time.Second):
+				t.Fatal("nobody listens to the events")
+			}
 			if got := report(); got != "" || a.opened.Load() != 1 {
 				t.Errorf("an event was announced: %q, %d streams opened", got, a.opened.Load())
 			}

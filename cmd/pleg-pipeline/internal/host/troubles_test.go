@@ -86,6 +86,10 @@ func TestTroubles(t *testing.T) {
 	}
 	ofNoPod := pods(1, 0)
 	ofNoPod.Sandboxes = append(ofNoPod.Sandboxes, &runtimeapi.PodSandbox{Id: "s-none", Annotations: map[string]string{"a": strings.Repeat("x", 200)}})
+	bothLarge := pods(100, 101_000)
+	for i, c := range bothLarge.Containers {
+		c.Annotations = map[string]string{"a": strings.Repeat("x", 110_000-i)}
+	}
 	twoBad := pods(2, 0)
 	twoBad.Containers[0].Metadata, twoBad.Containers[1].Metadata = nil, nil
 	labels := map[string]string{"io.kubernetes.pod.uid": "u9", "io.kubernetes.pod.name": "db-0", "io.kubernetes.pod.namespace": "bank"}
@@ -123,15 +127,17 @@ func TestTroubles(t *testing.T) {
 		"says little": {secondFails(condition("NetworkReady", false)), "network plugin problem: the network of the runtime is not ready: Broken no plugin"},
 		"half":        {pods(100, 100_000), ""},
 		"almost":      {pods(100, 101_000), "list too large warning: the list of sandboxes is almost too large: 9.6 MiB, 60 % of the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 98.8 KiB (annotations 98.7 KiB), shop/web-98 98.8 KiB (annotations 98.7 KiB), shop/web-97 98.8 KiB (annotations 98.7 KiB)"},
-		"of no pod":   {ofNoPod, "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s-none) has no metadata"},
-		"two":         {twoBad, "runtime fails problem: the list of containers has malformed items: container without a name (c0) of shop/web-0 has no metadata; and 1 more"},
-		"labels":      {labeled, "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of bank/db-0 has no metadata"},
-		"metadata":    {sandbox(&runtimeapi.PodSandboxMetadata{Uid: "u7", Namespace: "park", Name: "tree-0"}, labels), "runtime fails problem: the list of sandboxes has malformed items: sandbox tree-0 (s9) of park/tree-0" + notRead},
-		"only a UID":  {sandbox(&runtimeapi.PodSandboxMetadata{Uid: "u7"}, onlyUID), "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of u7" + notRead},
-		"its label":   {sandbox(&runtimeapi.PodSandboxMetadata{}, onlyUID), "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of u9" + notRead},
-		"both":        {container(&runtimeapi.Container{Id: "c9", Labels: labels}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
-		"of a UID":    {of(&runtimeapi.Container{Id: "c9", Labels: onlyUID}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of u9 has no metadata"},
-		"no sandbox":  {orphan, "runtime fails problem: the list of containers has malformed items: container without a name (0123456789abc) of bank/db-0 has no metadata"},
+		"both large": {bothLarge, "list too large warning: the list of sandboxes is almost too large: 9.6 MiB, 60 % of the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 98.8 KiB (annotations 98.7 KiB), shop/web-98 98.8 KiB (annotations 98.7 KiB), shop/web-97 98.8 KiB (annotations 98.7 KiB)" +
+			"list too large warning: the list of containers is almost too large: 10.5 MiB, 66 % of the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-0 107.4 KiB (annotations 107.4 KiB), shop/web-1 107.4 KiB (annotations 107.4 KiB), shop/web-2 107.4 KiB (annotations 107.4 KiB)"},
+		"of no pod":  {ofNoPod, "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s-none) has no metadata"},
+		"two":        {twoBad, "runtime fails problem: the list of containers has malformed items: container without a name (c0) of shop/web-0 has no metadata; and 1 more"},
+		"labels":     {labeled, "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of bank/db-0 has no metadata"},
+		"metadata":   {sandbox(&runtimeapi.PodSandboxMetadata{Uid: "u7", Namespace: "park", Name: "tree-0"}, labels), "runtime fails problem: the list of sandboxes has malformed items: sandbox tree-0 (s9) of park/tree-0" + notRead},
+		"only a UID": {sandbox(&runtimeapi.PodSandboxMetadata{Uid: "u7"}, onlyUID), "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of u7" + notRead},
+		"its label":  {sandbox(&runtimeapi.PodSandboxMetadata{}, onlyUID), "runtime fails problem: the list of sandboxes has malformed items: sandbox without a name (s9) of u9" + notRead},
+		"both":       {container(&runtimeapi.Container{Id: "c9", Labels: labels}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
+		"of a UID":   {of(&runtimeapi.Container{Id: "c9", Labels: onlyUID}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of u9 has no metadata"},
+		"no sandbox": {orphan, "runtime fails problem: the list of containers has malformed items: container without a name (0123456789abc) of bank/db-0 has no metadata"},
 		"of another": {noID, "runtime fails problem: the list of sandboxes has malformed items: sandbox tree-0 (no id) has no id" +
 			"runtime fails problem: the list of containers has malformed items: container without a name (c0) of shop/web-0 has no metadata"},
 		"no id":       {container(&runtimeapi.Container{Metadata: &runtimeapi.ContainerMetadata{Name: "x"}}), "runtime fails problem: the list of containers has malformed items: container x (no id) of shop/web-0 has no id"},
@@ -274,7 +280,8 @@ func TestTroublesHaveAnOrder(t *testing.T) {
 func TestListSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := pods(5, 300), host.New(withoutSockets)
-		r.Containers[2].Annotations = map[string]string{"bb": "yyyy"}
+		r.Containers[2].Annotations = map[string]string{"bb": "yyyy", "c": "z"}
+		r.Containers[4].Labels = map[string]string{"l": strings.Repeat("x", 30)}
 		if facts, lists := w.Facts(); facts != (host.Facts{}) || lists != nil {
 			t.Errorf("before the first look: %+v, %+v", facts, lists)
 		}
@@ -287,8 +294,8 @@ func TestListSizes(t *testing.T) {
 		kit.Must(t, err)
 		const want = `[{"method":"ListPodSandbox","bytes":1685,"limitBytes":16777216,"largest":[{"pod":"shop/web-4","bytes":336,"annotationBytes":305},` +
 			`{"pod":"shop/web-3","bytes":335,"annotationBytes":304},{"pod":"shop/web-2","bytes":334,"annotationBytes":303}]},` +
-			`{"method":"ListContainers","bytes":107,"limitBytes":16777216,"largest":[{"pod":"shop/web-2","bytes":29,"annotationBytes":6},` +
-			`{"pod":"shop/web-0","bytes":17,"annotationBytes":0},{"pod":"shop/web-1","bytes":17,"annotationBytes":0}]}]`
+			`{"method":"ListContainers","bytes":152,"limitBytes":16777216,"largest":[{"pod":"shop/web-4","bytes":54,"annotationBytes":0},{"pod":"shop/web-2","bytes":37,"annotationBytes":8},` +
+			`{"pod":"shop/web-0","bytes":17,"annotationBytes":0}]}]`
 		if string(got) != want {
 			t.Errorf("the lists are %s, want %s", got, want)
 		}
@@ -353,6 +360,8 @@ func TestCounts(t *testing.T) {
 	}
 	onHost := status(1, 0, 0)
 	onHost.Sandboxes[0].HostNetwork = true
+	starts := status(40, 200, 0, "10.0.0.1")
+	starts.Containers = append(starts.Containers, &pleg.ContainerStatus{State: pleg.StateCreated})
 	few := status(0, 10, 3)
 	few.Name = "db-0"
 	for name, test := range map[string]struct {
@@ -362,17 +371,19 @@ func TestCounts(t *testing.T) {
 		"of the host": {onHost, ""},
 		"few":         {status(1, 199, 0, "10.0.0.1"), ""},
 		"enough":      {status(40, 200, 0, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
+		"one starts":  {starts, "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
 		"of three pods": {status(10, 171, 4, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 191 containers have exited and 10 sandboxes are not ready, and all are in every list; most in shop/web-0, 175" +
 			"network plugin warning: the network plugin gave no address: 2 of 13 sandboxes are ready and have none"},
-		"of two alike": {status(1, 5, 100, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 10 containers have exited and 200 sandboxes are not ready, and all are in every list; most in shop/web-0, 105"},
-		"many run too": {status(41, 200, 0, "10.0.0.1"), ""},
-		"not many":     {status(500, 0, 999, "10.0.0.1"), ""},
-		"sandboxes":    {status(500, 0, 1000, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 0 containers have exited and 1000 sandboxes are not ready, and all are in every list; most in shop/web-0, 1000"},
-		"no address":   {status(1, 0, 0), "network plugin warning: the network plugin gave no address: 1 of 1 sandboxes are ready and have none"},
+		"of two alike":  {status(1, 5, 100, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 10 containers have exited and 200 sandboxes are not ready, and all are in every list; most in shop/web-0, 105"},
+		"many run too":  {status(41, 200, 0, "10.0.0.1"), ""},
+		"of both kinds": {status(20, 90, 150, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 90 containers have exited and 150 sandboxes are not ready, and all are in every list; most in shop/web-0, 240"},
+		"not many":      {status(500, 0, 999, "10.0.0.1"), ""},
+		"sandboxes":     {status(500, 0, 1000, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 0 containers have exited and 1000 sandboxes are not ready, and all are in every list; most in shop/web-0, 1000"},
+		"no address":    {status(1, 0, 0), "network plugin warning: the network plugin gave no address: 1 of 1 sandboxes are ready and have none"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache := podcache.New()
-			cache.Set("never inspected", nil, errors.New("broken"), time.Now())
+			cache.Set("-never inspected", nil, errors.New("broken"), time.Now()) // the first in order
 			alike := *test.status
 			alike.Name = "web-1"
 			for n, of := range []*pleg.PodStatus{few, test.status, few, &alike} {

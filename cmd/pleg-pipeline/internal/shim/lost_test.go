@@ -28,15 +28,16 @@ const (
 	fails  = "fails" // a handler that the runtime does not tell
 )
 
-// changing are cgroups, one of which contains processes when it is read again.
+// changing are cgroups, one of which has other events when it is read again.
 type changing struct {
 	fstest.MapFS
 	reads map[string]int
+	later string
 }
 
 func (c changing) ReadFile(name string) ([]byte, error) {
 	if c.reads[name]++; c.reads[name] > 1 {
-		return []byte("populated 1\n"), nil
+		return []byte(c.later), nil
 	}
 	return c.MapFS.ReadFile(name)
 }
@@ -84,7 +85,8 @@ func TestFindsLostEnds(t *testing.T) {
 		"in another namespace":       {"", runc, "", fstest.MapFS{}, nil, false},
 		"no cgroup is reported":      {"/", runc, "", fstest.MapFS{"cgroup.events": empty}, nil, false},
 		"a strange path":             {"../../etc:x", runc, "", fstest.MapFS{"cgroup.events": empty}, nil, false},
-		"an exit under way":          {"", runc, "", changing{nothing, make(map[string]int)}, nil, false},
+		"an exit under way":          {"", runc, "", changing{nothing, make(map[string]int), "populated 1\n"}, nil, false},
+		"an end between two answers": {"", runc, "", changing{fstest.MapFS{folder + "cgroup.events": busy}, make(map[string]int), "populated 0\n"}, nil, false},
 		"in another cgroup":          {"", runc, "", nothing, with(host, "41/stat", "41 (a) b) S 1"), false},
 		"a zombie":                   {"", runc, "", nothing, with(host, "41/stat", "41 (a) b) Z 1"), true},
 		"a PID of another type":      {"", `"runtimeType": "io.containerd.runc.v2", "pid": "41", `, "", nothing, host, false},

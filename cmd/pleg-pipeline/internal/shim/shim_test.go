@@ -531,6 +531,7 @@ func TestHangingPod(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			status.At = time.Now()
 			n.status.Store(&status)
+			n.cache.Set("sandbox002", nil, errors.New("deadline exceeded"), time.Now())
 			n.thread(1002, 777, "D")
 			n.thread(1003, 778, "D")
 			time.Sleep(4 * time.Second)
