@@ -180,9 +180,12 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 		},
 		"empty container id": {[]*pleg.Pod{{UID: "a", Containers: c("", "c")}}, []*pleg.Pod{{UID: "a", Containers: c("c")}}, []string{`podUID=a pod=/ containerID="" container=of- reason="it has no id"`}},
 		"id twice in a pod": {
-			[]*pleg.Pod{{UID: "a", Containers: c("c", "c", "d"), Sandboxes: c("d", "s")}},
-			[]*pleg.Pod{{UID: "a", Containers: c("c", "d"), Sandboxes: c("s")}},
-			[]string{`podUID=a pod=/ containerID=c container=of-c reason="the pod has the id twice"`, `podUID=a pod=/ containerID=d container=of-d reason="the pod has the id twice"`},
+			[]*pleg.Pod{{UID: "a", Containers: c("c", "c", "e", "e", "d"), Sandboxes: c("d", "s")}},
+			[]*pleg.Pod{{UID: "a", Containers: c("c", "e", "d"), Sandboxes: c("s")}},
+			[]string{
+				`podUID=a pod=/ containerID=c container=of-c reason="the pod has the id twice"`, `podUID=a pod=/ containerID=d container=of-d reason="the pod has the id twice"`,
+				`podUID=a pod=/ containerID=e container=of-e reason="the pod has the id twice"`,
+			},
 		},
 		"UID twice": {
 			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "a", Namespace: "shop", Name: "db", Containers: c("d")}},
@@ -293,6 +296,7 @@ func TestContainerStaysInItsPod(t *testing.T) {
 	}{
 		"it flaps once":                {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
 		"it stays in the other":        {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
+		"two change places":            {[]string{"a: c d; b: e f", "a: d e; b: f c"}, "a: d c; b: f e", false, 1},
 		"its pod goes":                 {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
 		"its pod goes later":           {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
 		"it is in both":                {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false, 0},
@@ -411,16 +415,17 @@ func TestTimesAreCut(t *testing.T) {
 		"18 hours west":        {good.In(time.FixedZone("", -18*3600)), good},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "good", CreatedAt: good}, {ID: "c", CreatedAt: tc.at}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: tc.at}}}
+			pod := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "good", CreatedAt: good}, {ID: "c", CreatedAt: tc.at}, {ID: "d", CreatedAt: tc.at}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: tc.at}, {ID: "t", CreatedAt: tc.at}}}
 			status := &pleg.PodStatus{
 				UID:        "a",
-				Containers: []*pleg.ContainerStatus{{ID: "good", StartedAt: good}, {ID: "c", CreatedAt: tc.at, StartedAt: tc.at, FinishedAt: tc.at}},
-				Sandboxes:  []*pleg.SandboxStatus{{ID: "s", CreatedAt: tc.at}},
+				Containers: []*pleg.ContainerStatus{{ID: "good", StartedAt: good}, {ID: "c", CreatedAt: tc.at, StartedAt: tc.at, FinishedAt: tc.at}, {ID: "d", FinishedAt: tc.at}},
+				Sandboxes:  []*pleg.SandboxStatus{{ID: "s", CreatedAt: tc.at}, {ID: "t", CreatedAt: tc.at}},
 			}
 			pods, got := answersOf(t, pod, status)
 			times := []time.Time{
 				pods[0].Containers[1].CreatedAt, pods[0].Sandboxes[0].CreatedAt,
 				got.Containers[1].CreatedAt, got.Containers[1].StartedAt, got.Containers[1].FinishedAt, got.Sandboxes[0].CreatedAt,
+				pods[0].Containers[2].CreatedAt, pods[0].Sandboxes[1].CreatedAt, got.Containers[2].FinishedAt, got.Sandboxes[1].CreatedAt, // each of several
 			}
 			for n, at := range times {
 				if !at.Equal(tc.want) {
@@ -506,11 +511,14 @@ func TestUIDThatIsNotUTF8IsLogged(t *testing.T) {
 	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
 		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	kit.Must(t, err)
-	for n, lines := range []int{1, 1, 1, 2, 2, 3} {
-		if pods = bad; n == 2 || n == 4 {
+	for n, lines := range []int{1, 1, 1, 2, 2, 3, 3, 4} {
+		switch pods = bad; n {
+		case 2, 4:
 			pods = good
+		case 6:
+			pods = nil // an empty list contains none either
 		}
-		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0] != pods[0] {
+		if got, err := r.ListPods(t.Context()); err != nil || !slices.Equal(got, pods) {
 			t.Errorf("list %d is %v, %v, want the pod", n, words(got), err)
 		}
 		if strings.Count(log.String(), "not UTF-8") != lines {

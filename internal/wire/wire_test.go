@@ -166,7 +166,9 @@ func TestOptionsKeepEveryField(t *testing.T) {
 		want.Filter.Types = []pleg.EventType{pleg.ContainerDied, pleg.PodSync}
 		after := want
 		want.After, after.Since = pleg.Position{}, time.Time{} // After and Since exclude each other
-		for _, want := range []pleg.SubscribeOptions{want, after} {
+		first := after
+		first.After.Seq = 0 // before the first event
+		for _, want := range []pleg.SubscribeOptions{want, after, first} {
 			r, err := wire.FromOptions(want)
 			kit.Must(t, err)
 			if got, err := wire.ToOptions(sent(t, r)); err != nil || !reflect.DeepEqual(got, want) {
