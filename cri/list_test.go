@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
@@ -140,6 +141,8 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"text in the name of a container", nil, []*runtimeapi.Container{badContainer(container("bad", "good", 1, 1))}, "not_utf8", 1},
 		{"text in the id of a container", nil, containerWith(badID...), "not_utf8", 1},
 		{"text in the image of a container", nil, containerWith(0x22, 0x03, 0x0a, 0x01, 0xff), "not_utf8", 1},
+		{"container twice, once with text and another state", nil, []*runtimeapi.Container{badContainer(container("c1", "good", 2, 1))}, "not_utf8", 2},
+		{"text in a container without id", nil, []*runtimeapi.Container{badContainer(container("", "good", 1, 1))}, "no_id", 1},
 		{"text beside the kubelet's labels", nil, []*runtimeapi.Container{kubelets}, "not_utf8", 1},
 	} {
 		kit.Bubble(t, tt.name, func(t *testing.T) {
@@ -151,15 +154,25 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	}
 }
 
-// hidesNoOther requires that each list contains the good pod, that the malformed items are counted,
-// and that each is logged once.
+// hidesNoOther requires that each list contains the good pod, as it was, that the malformed items are
+// counted, and that each is logged once.
 func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times int) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	var log kit.Log
 	client := connect(t, fake, cri.Options{Registerer: registry, Logger: log.Logger()})
+	var first []*pleg.Pod
 	for list := 1; list <= 3; list++ {
-		wantList(t, client, "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n")
+		pods := listPods(t, client)
+		if got, want := show(pods), "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"; got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+		if first == nil {
+			first = pods
+		}
+		if !slices.Equal(pods, first) {
+			t.Errorf("list %d has another pod, although nothing has changed", list)
+		}
 		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total")
 	}
 	synctest.Wait() // for the log

@@ -151,7 +151,7 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 	}
 }
 
-// However many sandboxes are missing, the runtime is asked for two at once.
+// However many sandboxes are missing, the runtime is asked for two at once, and a list waits for a second in all.
 func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &rawruntime.Runtime{Before: func(_ context.Context, request any) error {
@@ -173,6 +173,17 @@ func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
 		}
 		if took := time.Since(began); took != 300*time.Millisecond {
 			t.Errorf("the list took %v, want 300ms for 6 sandboxes", took)
+		}
+		fake.Before = func(ctx context.Context, request any) error {
+			if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		began = time.Now()
+		wantPods(t, connect(t, fake, cri.Options{}), 6)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the list took %v, want 1s if no call returns", took)
 		}
 	})
 }
