@@ -171,6 +171,11 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			}
 			cancel()
 		}
+		stopped, stop := context.WithCancelCause(t.Context())
+		stop(errStopped)
+		if err := f.client.WaitSynced(stopped); !errors.Is(err, errStopped) {
+			t.Errorf("WaitSynced = %v, want the cause", err)
+		}
 	})
 }
 
@@ -246,9 +251,11 @@ func TestSubscribe(t *testing.T) {
 				t.Errorf("%s: with a context that has ended: %v", name, err)
 			}
 			stopped, stop := context.WithCancelCause(t.Context())
-			stop(errStopped)
-			if _, err := next.Next(stopped); !errors.Is(err, errStopped) {
-				t.Errorf("%s: with a context that has ended: %v, want its cause", name, err)
+			time.AfterFunc(time.Second, func() { stop(errStopped) })
+			for range 2 { // while it waits, and before
+				if _, err := next.Next(stopped); !errors.Is(err, errStopped) {
+					t.Errorf("%s: with a context that has ended: %v, want its cause", name, err)
+				}
 			}
 			for _, sub := range []pleg.Subscription{next, all, events} {
 				if lag := sub.Lag(); lag != (pleg.Lag{}) {
@@ -289,6 +296,22 @@ func TestSubscribe(t *testing.T) {
 			unread.Close()
 			for range unread.All(t.Context()) { //nolint:errcheck // nothing is read
 				t.Errorf("%s: an event of a subscription that was closed before it was read", name)
+			}
+		}
+	})
+}
+
+// Each range over a watch begins anew.
+func TestWatchTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.change("a", "c1=running")
+		watch := f.client.Watch(t.Context(), pleg.SubscribeOptions{Replay: true})
+		for range 2 {
+			for ev, err := range watch {
+				if err != nil || ev.Type != pleg.ContainerStarted {
+					t.Errorf("the first event is %v, %v, want the replay", ev, err)
+				}
+				break
 			}
 		}
 	})
