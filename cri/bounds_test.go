@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -198,6 +199,35 @@ func TestFailedListEndsTheOther(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A list that panics, such as by an interceptor, ends together with the other list: the next list uses the
+// same tables.
+func TestListThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := true
+		intercept := func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			switch {
+			case panics && method == runtimeapi.RuntimeService_ListContainers_FullMethodName:
+				panic("test")
+			case method == runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:
+				time.Sleep(time.Second)
+			}
+			return invoke(ctx, method, req, reply, conn, o...)
+		}
+		fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}
+		client := connect(t, fake, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(intercept)}})
+		began := time.Now()
+		func() {
+			defer func() { _ = recover() }()
+			listPods(t, client)
+		}()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the panic came after %v, want 1s", took)
+		}
+		panics = false
+		wantPods(t, client, 1)
+	})
 }
 
 // More sandboxes of one pod than the client remembers until the next list of all pods block nothing.

@@ -178,6 +178,9 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	if pods, err := client.ListPods(t.Context()); status.Code(err) != codes.Internal {
 		t.Errorf("got %s, %v; want the error of the portion", show(pods), err)
 	}
+	if err := client.Report().Degraded; err == nil || !strings.HasSuffix(err.Error(), largest) {
+		t.Errorf("after lists that failed, degraded: %v, want it as before", err)
+	}
 }
 
 // A new connection may be to a runtime with another limit: the next list is a whole one.
