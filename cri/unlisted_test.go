@@ -63,8 +63,13 @@ func TestListPodAsksForItsSandbox(t *testing.T) {
 	}
 }
 
-// The labels of a pod are those of a sandbox that is known, also if its newest container is in another.
+// The labels of a pod are those of a sandbox that is known, also if its newest container is in another. Without
+// metadata, the kubelet's labels name the pod.
 func TestLabelsOfAKnownSandbox(t *testing.T) {
+	bare := unlistedSandbox(new(atomic.Int64), noFault)
+	st := bare.SandboxStatuses["s1"].Status
+	st.Metadata, st.Labels = nil, labelled(&runtimeapi.Container{}, "u1").Labels
+	wantList(t, connect(t, bare, cri.Options{}), fmt.Sprintf("u1 space/labelled %v c1<s1 name-c1#2 running@2\n", st.Labels))
 	fake := unlistedSandbox(new(atomic.Int64), noFault)
 	c2 := labelled(container("c2", "s2", 1, 3), "u1")
 	c2.Labels["io.kubernetes.pod.name"], c2.Labels["io.kubernetes.pod.namespace"] = "name-s1", "ns-s1"

@@ -114,24 +114,26 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 						took = inspectTimeout
 					}
 				}
-				start := time.Now()
-				err := call()
-				if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
-					t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
-				}
-				if wraps := tc.want == errBroken.Error(); wraps != errors.Is(err, errBroken) {
-					t.Errorf("error %v wraps the cause: %v, want %v", err, !wraps, wraps)
-				}
-				if lasted := time.Since(start); lasted != took {
-					t.Errorf("%s took %v, want %v", operation, lasted, took)
-				}
-				if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), within)) {
-					t.Errorf("error %v, want the timeout in it: %v", err, late)
+				for range 2 { // the next call is as good
+					start := time.Now()
+					err := call()
+					if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
+						t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
+					}
+					if wraps := tc.want == errBroken.Error(); wraps != errors.Is(err, errBroken) {
+						t.Errorf("error %v wraps the cause: %v, want %v", err, !wraps, wraps)
+					}
+					if lasted := time.Since(start); lasted != took {
+						t.Errorf("%s took %v, want %v", operation, lasted, took)
+					}
+					if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), within)) {
+						t.Errorf("error %v, want the timeout in it: %v", err, late)
+					}
 				}
 			}
 			lines := 0
 			if name == "panic" {
-				lines = 1
+				lines = 2
 			}
 			for _, call := range []string{`ListPods podUID=""`, "ListPod podUID=a", "PodStatus podUID=a"} {
 				log.RequireLines(t, lines, `level=ERROR msg="embedder's code panicked" method=`+call+` err="panic: nil map\n`)
@@ -642,11 +644,13 @@ func TestReportThatFails(t *testing.T) {
 			var log kit.Log
 			r, err := border.New(reporter{do: do}, border.Options{ListTimeout: timeout, Logger: log.Logger()})
 			kit.Must(t, err)
-			if got := r.Report(); got.Endpoint != "" || got.Degraded == nil || got.Degraded.Error() != "the runtime's Report panics" {
-				t.Errorf("report %+v, want an error alone", got)
+			for range 2 {
+				if got := r.Report(); got.Endpoint != "" || got.Degraded == nil || got.Degraded.Error() != "the runtime's Report panics" {
+					t.Errorf("report %+v, want an error alone", got)
+				}
+				time.Sleep(2 * grace) // the first has returned
 			}
-			synctest.Wait()
-			log.RequireLines(t, map[string]int{"panics": 1}[name], `level=ERROR msg="embedder's code panicked" method=Report podUID="" err="panic: test`)
+			log.RequireLines(t, map[string]int{"panics": 2}[name], `level=ERROR msg="embedder's code panicked" method=Report podUID="" err="panic: test`)
 		})
 	}
 }
