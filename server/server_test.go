@@ -213,16 +213,21 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 			kit.Must(t, err)
 			return len(families)
 		}
-		s, err := server.New(p.Pipeline, server.Options{Registerer: reg, MaxWatchers: 1})
+		s, err := server.New(p.Pipeline, server.Options{Registerer: reg, MaxConnections: 2, MaxWatchers: 1})
 		kit.Must(t, err)
 		dialFirst, first := kit.Serve(t, s.Serve)
 		dialSecond, second := kit.Serve(t, s.Serve)
-		for n, dial := range []func(context.Context) (net.Conn, error){dialFirst, dialSecond} { // they count together
+		dials := []func(context.Context) (net.Conn, error){dialFirst, dialSecond} // they count together
+		for n, dial := range dials {
 			stream, err := plegv1.NewPLEGClient(kit.Connect(t, dial)).Watch(t.Context(), &plegv1.WatchRequest{})
 			kit.Must(t, err)
 			if header, err := stream.Header(); err != nil || (header == nil) != (n == 1) {
 				t.Errorf("watch %d: %v, %v, want that the second is refused", n, header, err)
 			}
+		}
+		for _, dial := range dials {
+			_, err := plegv1.NewPLEGClient(kit.Connect(t, dial)).GetStatus(t.Context(), &plegv1.GetStatusRequest{})
+			wantStatus(t, "a third connection", err, codes.Unavailable, "")
 		}
 		for _, stop := range []func() error{first, second} {
 			s.Close() // does nothing
