@@ -91,9 +91,9 @@ func TestDaemonIsAway(t *testing.T) {
 			}
 		}
 		w.mu.Unlock()
-		failed := 0
+		failed, errForbidden := 0, fmt.Errorf("dial: %w", fs.ErrPermission)
 		forbidden, err := client.New("", client.Options{
-			Dial:         func(context.Context) (net.Conn, error) { return nil, fmt.Errorf("dial: %w", fs.ErrPermission) },
+			Dial:         func(context.Context) (net.Conn, error) { return nil, errForbidden },
 			Disconnected: func(error, time.Duration) { failed++ },
 		})
 		kit.Must(t, err)
@@ -113,7 +113,7 @@ func TestDaemonIsAway(t *testing.T) {
 			"PodStatus": "status of pod a: ", "RelistPod": "status of pod a: ", "Pods": "list pods: ", "Status": "status of the pipeline: ",
 			"Lookup": "look up container c: ", "WaitSynced": "wait for the first list: watch: connect: ", "Watch": "watch: connect: ",
 		} {
-			if err := all[of]; errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, fs.ErrPermission) || status.Code(err) != codes.Unavailable || err.Error() != says+"dial: permission denied" {
+			if err := all[of]; errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, fs.ErrPermission) || !errors.Is(err, errForbidden) || status.Code(err) != codes.Unavailable || err.Error() != says+"dial: permission denied" {
 				t.Errorf("%s: %v, want %s, and that it is forbidden", of, err, says)
 			}
 		}
