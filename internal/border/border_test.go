@@ -77,7 +77,7 @@ var misbehaviours = map[string]struct {
 }{
 	"error":         {do: func(context.Context) error { return errBroken }, want: "broken"},
 	"panic":         {do: func(context.Context) error { panic("nil map") }, want: "panic: nil map"},
-	"Goexit":        {do: func(context.Context) error { runtime.Goexit(); return nil }, want: "called runtime.Goexit"},
+	"Goexit":        {do: func(context.Context) error { runtime.Goexit(); return nil }, want: "the embedder's code called runtime.Goexit"},
 	"no answer":     {do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, want: "context deadline exceeded", took: timeout},
 	"a late answer": {do: func(context.Context) error { time.Sleep(timeout + grace/2); return errBroken }, want: "broken", took: timeout + grace/2},
 }
@@ -117,7 +117,7 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 				for range 2 { // the next call is as good
 					start := time.Now()
 					err := call()
-					if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
+					if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) || tc.took == 0 && err.Error() != operation+tc.want {
 						t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
 					}
 					if wraps := tc.want == errBroken.Error(); wraps != errors.Is(err, errBroken) {
@@ -298,6 +298,7 @@ func TestContainerStaysInItsPod(t *testing.T) {
 	}{
 		"it flaps once":                {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
 		"it stays in the other":        {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
+		"it moves with sandboxes":      {[]string{"a: c d /s /t /u /v; b: e", "a: d; b: c e /s /t /u /v"}, "a: d c; b: e /s /t /u /v", false, 1},
 		"two change places":            {[]string{"a: c d; b: e f", "a: d e; b: f c"}, "a: d c; b: f e", false, 1},
 		"its pod goes":                 {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
 		"its pod goes later":           {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
@@ -513,12 +514,14 @@ func TestUIDThatIsNotUTF8IsLogged(t *testing.T) {
 	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
 		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	kit.Must(t, err)
-	for n, lines := range []int{1, 1, 1, 2, 2, 3, 3, 4} {
+	for n, lines := range []int{1, 1, 1, 2, 2, 3, 3, 4, 5} {
 		switch pods = bad; n {
 		case 2, 4:
 			pods = good
 		case 6:
 			pods = nil // an empty list contains none either
+		case 8:
+			pods = append(bad, &pleg.Pod{UID: "b\xff"}) // a new one beside the old
 		}
 		if got, err := r.ListPods(t.Context()); err != nil || !slices.Equal(got, pods) {
 			t.Errorf("list %d is %v, %v, want the pod", n, words(got), err)
@@ -536,6 +539,7 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 		status *pleg.PodStatus
 		says   string // of the status
 	}{
+		"a pod of no UID": {&pleg.Pod{}, &pleg.PodStatus{UID: "other"}, "the runtime returned the status of pod other"},
 		"another pod":     {&pleg.Pod{UID: "another"}, &pleg.PodStatus{UID: "other"}, "the runtime returned the status of pod other"},
 		"nothing":         {nil, nil, "the runtime returned neither a status nor an error"},
 		"a nil container": {nil, &pleg.PodStatus{Containers: make([]*pleg.ContainerStatus, 1)}, "the runtime returned a status with a nil container or sandbox"},
@@ -545,7 +549,7 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 			one:    func(context.Context) (*pleg.Pod, error) { return tc.pod, nil },
 			status: func(context.Context) (*pleg.PodStatus, error) { return tc.status, nil },
 		})
-		if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || (err != nil) != (tc.pod != nil) || err != nil && err.Error() != "list pod a: the runtime returned pod another" {
+		if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || (err != nil) != (tc.pod != nil) || err != nil && err.Error() != "list pod a: the runtime returned pod "+string(tc.pod.UID) {
 			t.Errorf("%s: ListPod = %v, %v", name, pod, err)
 		}
 		if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil || err.Error() != "inspect pod / (a): "+tc.says {
