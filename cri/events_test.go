@@ -219,17 +219,25 @@ func (s raw) RecvMsg(m any) error {
 	return proto.Unmarshal(fields.ProtoReflect().GetUnknown(), m.(proto.Message))
 }
 
-// Interceptors change nothing in events.
+// Interceptors change nothing in events. If one opens no stream, its error ends the watch.
 func TestEventThroughAnInterceptor(t *testing.T) {
+	var fails error
 	intercept := func(ctx context.Context, of *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+		if fails != nil {
+			return nil, fails
+		}
 		stream, err := open(ctx, of, conn, method, o...)
 		return raw{stream}, err
 	}
 	fake := &rawruntime.Runtime{Events: make(chan *runtimeapi.ContainerEventResponse, 1)}
 	fake.Events <- &runtimeapi.ContainerEventResponse{ContainerId: "c1"}
-	w := watchEvents(t, connect(t, fake, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(intercept)}}))
-	if h := <-w.hints; h.Container != "c1" {
+	client := connect(t, fake, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(intercept)}})
+	if h := <-watchEvents(t, client).hints; h.Container != "c1" {
 		t.Errorf("the hint is %+v, want one of c1", h)
+	}
+	fails = status.Error(codes.Internal, "refused")
+	if err := <-watchEvents(t, client).ended; err == nil || err.Error() != "watch container events: "+fails.Error() {
+		t.Errorf("the watch ended with %v, want %v", err, fails)
 	}
 }
 
