@@ -155,7 +155,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
 		Containers: []*pleg.Container{{ID: "c", Name: "app", Attempt: 2, State: pleg.StateExited, CreatedAt: time.Unix(5, 0)}},
 		Sandboxes: []*pleg.Container{
-			{ID: "s2", Name: "web-0", Attempt: 1, State: pleg.StateRunning}, {ID: "s1", Name: "web-0", State: pleg.StateExited},
+			{ID: "s2", Name: "web-0", Attempt: 1, State: pleg.StateRunning, CreatedAt: time.Unix(7, 0)}, {ID: "s1", Name: "web-0", State: pleg.StateExited},
 		},
 	}, wire.FromPod, wire.ToPod)
 }
