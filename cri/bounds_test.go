@@ -117,6 +117,7 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	watch := func(ctx context.Context, client *cri.Client, _ *pleg.Pod) error {
 		return client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
 	}
+	probe := func(ctx context.Context, client *cri.Client, _ *pleg.Pod) error { return client.Probe(ctx) }
 	second := func(ctx context.Context, client *cri.Client, p *pleg.Pod) error {
 		go func() { _ = list(context.WithoutCancel(ctx), client, p) }()
 		synctest.Wait()
@@ -147,6 +148,7 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 		{"status, the kubelet's deadline", inspect, "ContainerStatus", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
 		{"status, another deadline", inspect, "ContainerStatus", others, 0, 11 * time.Second, codes.DeadlineExceeded},
 		{"status, the caller's context", inspect, "ContainerStatus", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"probe, the caller's context", probe, "Version", others, 13 * time.Second, 13 * time.Second, codes.Canceled},
 		{"events, the caller's context", watch, "GetContainerEvents", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 	} {
 		kit.Bubble(t, tt.name, func(t *testing.T) {

@@ -167,9 +167,11 @@ func TestFloodEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := connect(t, &rawruntime.Runtime{Events: largeEvents(4000)}, cri.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
-		hints := 0
-		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {
-			hints++
+		hints, opened := 0, false
+		err := client.WatchEvents(ctx, func() { time.Sleep(time.Second); opened = true }, func(pleg.Hint) {
+			if hints++; !opened {
+				t.Error("a hint while the stream is being reported as opened")
+			}
 			time.Sleep(time.Second) // the whole burst comes
 			cancel()
 		})

@@ -84,6 +84,15 @@ func listCases() []listCase {
 				"u1@shop.db shop/db map[app:web of:s2] [s2< db#2 running@2]\n",
 		},
 		{
+			name: "a half of the pod's name is missing",
+			sandboxes: []*runtimeapi.PodSandbox{
+				ofPod(sandbox("s1", "u1", ready, 1), "shop", "web"), ofPod(sandbox("s2", "u1", ready, 2), "", "web"), ofPod(sandbox("s3", "u1", ready, 3), "shop", ""),
+			},
+			want: "u1 shop/web map[app:web of:s1] [s1< web#1 running@1]\n" +
+				"u1@.web /web map[app:web of:s2] [s2< web#2 running@2]\n" +
+				"u1@shop. shop/ map[app:web of:s3] [s3< #3 running@3]\n",
+		},
+		{
 			name:      "states this version has no name for are unknown",
 			sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 7, 1)},
 			containers: []*runtimeapi.Container{

@@ -780,6 +780,32 @@ func TestProbeHasItsOwnTimeout(t *testing.T) {
 	}
 }
 
+// passive is a runtime that returns what it gets.
+type passive struct{ pleg.Runtime }
+
+func (passive) PodStatus(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+	if pod.UID != "a" {
+		return nil, errBroken
+	}
+	return last, nil
+}
+
+func (passive) WatchEvents(_ context.Context, opened func(), _ func(pleg.Hint)) error {
+	opened()
+	return errBroken
+}
+
+// The last status spares a runtime calls, and a stream without events is up once it is opened.
+func TestArgumentsArePassedOn(t *testing.T) {
+	r, last, opened := guard(t, passive{}), &pleg.PodStatus{}, 0
+	if got, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, last, timeout); got != last {
+		t.Errorf("PodStatus = %v, %v, want the last status", got, err)
+	}
+	if err := r.EventWatcher().WatchEvents(t.Context(), func() { opened++ }, nil); !errors.Is(err, errBroken) || opened != 1 {
+		t.Errorf("WatchEvents = %v, and the stream was opened %d times", err, opened)
+	}
+}
+
 func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {
 	r := guard(t, struct{ pleg.Runtime }{})
 	if r.PodLister() != nil || r.EventWatcher() != nil || r.Prober() != nil || !reflect.ValueOf(r.Report()).IsZero() {
