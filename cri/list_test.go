@@ -210,6 +210,9 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#13 running@4 c<s name-c#1 exited@1\n"
 	wantList(t, client, want)
 	wantList(t, client, want)
+	if last := listPods(t, client); !slices.Equal(listPods(t, client), last) {
+		t.Error("the pod is another one, although nothing has changed")
+	}
 	fake.Sandboxes, fake.Containers = sandboxes, containers
 	wantList(t, client, before) // with metadata again
 	relabelled := sandbox("s", "u", 0, 1)
