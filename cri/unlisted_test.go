@@ -83,8 +83,11 @@ func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	var asked atomic.Int64
 	fake := unlistedSandbox(&asked, noFault)
 	fake.Sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}
+	for _, other := range []string{"2", "3", "4"} { // found among others
+		fake.Sandboxes = append(fake.Sandboxes, sandbox("s"+other, "u"+other, 0, 1))
+	}
 	client := connect(t, fake, cri.Options{})
-	wantPods(t, client, 1)
+	wantPods(t, client, 4)
 	fake.Sandboxes = nil
 	wantList(t, client, unlistedPod)
 	fake.Containers = append(fake.Containers, container("c2", "s1", 1, 3))

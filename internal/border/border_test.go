@@ -299,6 +299,7 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		"it flaps once":                {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
 		"it stays in the other":        {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
 		"it moves with sandboxes":      {[]string{"a: c d /s /t /u /v; b: e", "a: d; b: c e /s /t /u /v"}, "a: d c; b: e /s /t /u /v", false, 1},
+		"beside a pod without a UID":   {[]string{"a: c d; b: e; : x", "a: d; b: c e; : x"}, "a: d c; b: e", false, 1},
 		"two change places":            {[]string{"a: c d; b: e f", "a: d e; b: f c"}, "a: d c; b: f e", false, 1},
 		"its pod goes":                 {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
 		"its pod goes later":           {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
@@ -315,9 +316,9 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		r, err := border.New(rt, border.Options{ListTimeout: timeout, KubeletEvents: tc.moves, Logger: log.Logger()})
 		kit.Must(t, err)
 		var got []*pleg.Pod
-		for _, words := range tc.lists {
+		for _, text := range tc.lists {
 			pods = nil
-			for one := range strings.SplitSeq(words, "; ") {
+			for one := range strings.SplitSeq(text, "; ") {
 				uid, ids, _ := strings.Cut(one, ": ")
 				pod := &pleg.Pod{UID: pleg.PodUID(uid)}
 				for id := range strings.FieldsSeq(ids) {
@@ -331,10 +332,13 @@ func TestContainerStaysInItsPod(t *testing.T) {
 				}
 				pods = append(pods, pod)
 			}
+			before := fmt.Sprint(words(pods))
 			got, err = r.ListPods(t.Context())
-			kit.Must(t, err)
+			if kit.Must(t, err); fmt.Sprint(words(pods)) != before {
+				t.Errorf("%s: the runtime's list was changed: %v, was %s", name, words(pods), before)
+			}
 		}
-		var words []string
+		var list []string
 		for _, pod := range got {
 			var ids []string
 			for _, c := range pod.Containers {
@@ -343,9 +347,9 @@ func TestContainerStaysInItsPod(t *testing.T) {
 			for _, s := range pod.Sandboxes {
 				ids = append(ids, "/"+string(s.ID))
 			}
-			words = append(words, string(pod.UID)+": "+strings.Join(ids, " "))
+			list = append(list, string(pod.UID)+": "+strings.Join(ids, " "))
 		}
-		if got := strings.Join(words, "; "); got != tc.want {
+		if got := strings.Join(list, "; "); got != tc.want {
 			t.Errorf("%s: the list is %q, want %q", name, got, tc.want)
 		}
 		log.RequireLines(t, tc.lines, `podUID=b pod=/ containerID=c container=of-c reason="it was in pod a before, and stays there"`)
