@@ -177,29 +177,38 @@ func TestFinalErrors(t *testing.T) {
 	}
 }
 
-// After a Gap the replay comes, even if the watch wants none. With bookmarks it knows a position
-// before its first event.
+// After a Gap the replay comes, even if the watch wants none, and also within the replay that it does not
+// want. With bookmarks it knows a position before its first event.
 func TestGapHasItsReplay(t *testing.T) {
 	started, replayed := pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}, pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "r", Replayed: true}
-	var events []*plegv1.Event
-	for seq, ev := range []pleg.Event{replayed, {Type: pleg.Synced}, started, {Type: pleg.Gap}, replayed, {Type: pleg.Synced}, {Type: pleg.Bookmark}, started} {
-		ev.Epoch, ev.Seq = "e", uint64(seq+1)
-		events = append(events, wire.FromEvent(ev))
-	}
-	c := clientOf(t, &hostile.Daemon{OnWatch: hostile.Events(events...)})
-	for bookmarks, want := range map[bool]string{
-		false: "Started(c) Gap() Started(r) Synced() Started(c)",
-		true:  "Synced() Started(c) Gap() Started(r) Synced() Bookmark() Started(c)",
+	gap, synced := pleg.Event{Type: pleg.Gap}, pleg.Event{Type: pleg.Synced}
+	for _, tc := range []struct {
+		sent            []pleg.Event
+		plain, bookmark string // what a watch gets, and one with bookmarks
+	}{
+		{
+			[]pleg.Event{replayed, synced, started, gap, replayed, synced, {Type: pleg.Bookmark}, started},
+			"Started(c) Gap() Started(r) Synced() Started(c)", "Synced() Started(c) Gap() Started(r) Synced() Bookmark() Started(c)",
+		},
+		{[]pleg.Event{replayed, gap, replayed, synced, started}, "Gap() Started(r) Synced() Started(c)", "Gap() Started(r) Synced() Started(c)"},
 	} {
-		var got []pleg.Event
-		for ev, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Bookmarks: bookmarks}) {
-			kit.Must(t, err)
-			if got = append(got, ev); ev.Seq == 8 {
-				break
-			}
+		var events []*plegv1.Event
+		for seq, ev := range tc.sent {
+			ev.Epoch, ev.Seq = "e", uint64(seq+1)
+			events = append(events, wire.FromEvent(ev))
 		}
-		if is := plegtest.Words(got...); is != want {
-			t.Errorf("bookmarks %v: got %s, want %s", bookmarks, is, want)
+		c := clientOf(t, &hostile.Daemon{OnWatch: hostile.Events(events...)})
+		for bookmarks, want := range map[bool]string{false: tc.plain, true: tc.bookmark} {
+			var got []pleg.Event
+			for ev, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Bookmarks: bookmarks}) {
+				kit.Must(t, err)
+				if got = append(got, ev); ev.Seq == uint64(len(events)) {
+					break
+				}
+			}
+			if is := plegtest.Words(got...); is != want {
+				t.Errorf("bookmarks %v: got %s, want %s", bookmarks, is, want)
+			}
 		}
 	}
 }

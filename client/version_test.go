@@ -3,6 +3,8 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,6 +141,30 @@ func TestLostRequestsAreLoggedOnce(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			logged.RequireLines(t, outage+1, "request was not sent")
+		}
+	})
+}
+
+// Requests are sent one at a time, in their order. What waits already is not sent twice.
+func TestRequestsAreSentInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		began := time.Now()
+		c := clientOf(t, &hostile.Daemon{OnRelist: func(r *plegv1.RequestRelistRequest) {
+			sent = append(sent, fmt.Sprint(r.GetPodUid(), " ", r.GetReinspect(), " ", time.Since(began)))
+			time.Sleep(time.Second)
+		}})
+		c.RequestRelist("first")
+		synctest.Wait()
+		for range 2 {
+			c.RequestRelist("b")
+			c.RequestReinspect("b")
+			c.RequestRelist("a")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if want := []string{"first false 0s", "b false 1s", "b true 2s", "a false 3s"}; !slices.Equal(sent, want) {
+			t.Errorf("sent %q, want %q", sent, want)
 		}
 	})
 }

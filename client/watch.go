@@ -153,6 +153,9 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 // over the range has ended.
 func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 	ev := wire.ToEvent(m)
+	if ev.Type == pleg.Gap {
+		w.options.Replay = true // what follows replaces everything, also if another replay is going on
+	}
 	unwantedReplay := request.Replay && !w.options.Replay
 	if unwantedReplay && ev.Replayed {
 		return true

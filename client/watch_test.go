@@ -79,8 +79,9 @@ func TestDaemonIsAway(t *testing.T) {
 		f.endServer()
 		time.Sleep(time.Minute)
 		for of, call := range callsOf(f.client) {
-			if err := call(t.Context()); !errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), ": the server is down") {
-				t.Errorf("%s: %v, want ErrNoDaemon, why, and the code Unavailable", of, err)
+			began := time.Now()
+			if err := call(t.Context()); !errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), ": the server is down") || time.Since(began) != 0 {
+				t.Errorf("%s: %v after %v, want ErrNoDaemon, why, and the code Unavailable at once", of, err, time.Since(began))
 			}
 		}
 		w.mu.Lock()
@@ -90,9 +91,9 @@ func TestDaemonIsAway(t *testing.T) {
 			}
 		}
 		w.mu.Unlock()
-		failed := 0
+		failed, errForbidden := 0, fmt.Errorf("dial: %w", fs.ErrPermission)
 		forbidden, err := client.New("", client.Options{
-			Dial:         func(context.Context) (net.Conn, error) { return nil, fmt.Errorf("dial: %w", fs.ErrPermission) },
+			Dial:         func(context.Context) (net.Conn, error) { return nil, errForbidden },
 			Disconnected: func(error, time.Duration) { failed++ },
 		})
 		kit.Must(t, err)
@@ -112,7 +113,7 @@ func TestDaemonIsAway(t *testing.T) {
 			"PodStatus": "status of pod a: ", "RelistPod": "status of pod a: ", "Pods": "list pods: ", "Status": "status of the pipeline: ",
 			"Lookup": "look up container c: ", "WaitSynced": "wait for the first list: watch: connect: ", "Watch": "watch: connect: ",
 		} {
-			if err := all[of]; errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, fs.ErrPermission) || status.Code(err) != codes.Unavailable || err.Error() != says+"dial: permission denied" {
+			if err := all[of]; errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, fs.ErrPermission) || !errors.Is(err, errForbidden) || status.Code(err) != codes.Unavailable || err.Error() != says+"dial: permission denied" {
 				t.Errorf("%s: %v, want %s, and that it is forbidden", of, err, says)
 			}
 		}
@@ -170,6 +171,11 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				t.Errorf("%s: %v after %v, want the end of its context after 1s", of, err, time.Since(began))
 			}
 			cancel()
+		}
+		stopped, stop := context.WithCancelCause(t.Context())
+		stop(errStopped)
+		if err := f.client.WaitSynced(stopped); !errors.Is(err, errStopped) {
+			t.Errorf("WaitSynced = %v, want the cause", err)
 		}
 	})
 }
@@ -246,9 +252,11 @@ func TestSubscribe(t *testing.T) {
 				t.Errorf("%s: with a context that has ended: %v", name, err)
 			}
 			stopped, stop := context.WithCancelCause(t.Context())
-			stop(errStopped)
-			if _, err := next.Next(stopped); !errors.Is(err, errStopped) {
-				t.Errorf("%s: with a context that has ended: %v, want its cause", name, err)
+			time.AfterFunc(time.Second, func() { stop(errStopped) })
+			for range 2 { // while it waits, and before
+				if _, err := next.Next(stopped); !errors.Is(err, errStopped) {
+					t.Errorf("%s: with a context that has ended: %v, want its cause", name, err)
+				}
 			}
 			for _, sub := range []pleg.Subscription{next, all, events} {
 				if lag := sub.Lag(); lag != (pleg.Lag{}) {
@@ -289,6 +297,22 @@ func TestSubscribe(t *testing.T) {
 			unread.Close()
 			for range unread.All(t.Context()) { //nolint:errcheck // nothing is read
 				t.Errorf("%s: an event of a subscription that was closed before it was read", name)
+			}
+		}
+	})
+}
+
+// Each range over a watch begins anew.
+func TestWatchTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.change("a", "c1=running")
+		watch := f.client.Watch(t.Context(), pleg.SubscribeOptions{Replay: true})
+		for range 2 {
+			for ev, err := range watch {
+				if err != nil || ev.Type != pleg.ContainerStarted {
+					t.Errorf("the first event is %v, %v, want the replay", ev, err)
+				}
+				break
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -20,10 +21,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// Two calls of a pod run at once, and a hung pod delays no other.
+// Two calls of a pod run at once, and a hung pod delays no other. A deadline is that of one call.
 func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t, cri.Options{})
+		rt, m := simulation(t, simruntime.Options{})
+		client, brief := clientOf(t, m, cri.Options{}), clientOf(t, m, cri.Options{StatusTimeout: time.Second})
 		rt.Populate(simruntime.Population{Pods: 9, Containers: 8})
 		pods := listPods(t, client)
 		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Hang: true})
@@ -37,7 +39,7 @@ func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 		}()
 		for i, p := range pods[1:] {
 			go func() {
-				if _, err := client.PodStatus(t.Context(), p, nil); err != nil {
+				if _, err := brief.PodStatus(t.Context(), p, nil); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(start); took != 2*time.Second {
@@ -115,11 +117,12 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	watch := func(ctx context.Context, client *cri.Client, _ *pleg.Pod) error {
 		return client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
 	}
+	probe := func(ctx context.Context, client *cri.Client, _ *pleg.Pod) error { return client.Probe(ctx) }
 	second := func(ctx context.Context, client *cri.Client, p *pleg.Pod) error {
 		go func() { _ = list(context.WithoutCancel(ctx), client, p) }()
 		synctest.Wait()
 		err := list(ctx, client, p)
-		if err != nil && (!errors.Is(err, context.Canceled) || err.Error() != "wait for the running list: context canceled") {
+		if status.Code(err) == codes.Unknown && (!errors.Is(err, context.Canceled) || err.Error() != "wait for the running list: context canceled") {
 			t.Errorf("a list that waits for another ended with %v", err)
 		}
 		return err
@@ -139,11 +142,13 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 		{"list, another deadline", list, "ListContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"list, the caller's context", list, "ListContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 		{"list that waits for another, the caller's context", second, "ListContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Unknown},
+		{"list that waits for another, its own deadline", second, "ListContainers", others, 0, 14 * time.Second, codes.DeadlineExceeded},
 		{"list of a pod's sandboxes", listOne, "ListPodSandbox", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"list of a pod's containers", listOne, "ListContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"status, the kubelet's deadline", inspect, "ContainerStatus", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
 		{"status, another deadline", inspect, "ContainerStatus", others, 0, 11 * time.Second, codes.DeadlineExceeded},
 		{"status, the caller's context", inspect, "ContainerStatus", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"probe, the caller's context", probe, "Version", others, 13 * time.Second, 13 * time.Second, codes.Canceled},
 		{"events, the caller's context", watch, "GetContainerEvents", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 	} {
 		kit.Bubble(t, tt.name, func(t *testing.T) {
@@ -196,6 +201,35 @@ func TestFailedListEndsTheOther(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A list that panics, such as by an interceptor, ends together with the other list: the next list uses the
+// same tables.
+func TestListThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := true
+		intercept := func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			switch {
+			case panics && method == runtimeapi.RuntimeService_ListContainers_FullMethodName:
+				panic("test")
+			case method == runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:
+				time.Sleep(time.Second)
+			}
+			return invoke(ctx, method, req, reply, conn, o...)
+		}
+		fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}
+		client := connect(t, fake, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(intercept)}})
+		began := time.Now()
+		func() {
+			defer func() { _ = recover() }()
+			listPods(t, client)
+		}()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the panic came after %v, want 1s", took)
+		}
+		panics = false
+		wantPods(t, client, 1)
+	})
 }
 
 // More sandboxes of one pod than the client remembers until the next list of all pods block nothing.

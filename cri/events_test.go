@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -166,9 +167,11 @@ func TestFloodEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := connect(t, &rawruntime.Runtime{Events: largeEvents(4000)}, cri.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
-		hints := 0
-		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {
-			hints++
+		hints, opened := 0, false
+		err := client.WatchEvents(ctx, func() { time.Sleep(time.Second); opened = true }, func(pleg.Hint) {
+			if hints++; !opened {
+				t.Error("a hint while the stream is being reported as opened")
+			}
 			time.Sleep(time.Second) // the whole burst comes
 			cancel()
 		})
@@ -176,6 +179,68 @@ func TestFloodEndsWithItsContext(t *testing.T) {
 			t.Errorf("%d hints after the end of the context, %v", hints-1, err)
 		}
 	})
+}
+
+// A stream ends with WatchEvents, also if that panics, and also if it never counted as opened.
+func TestStreamEndsWithItsWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Int32
+		fake := &rawruntime.Runtime{Events: largeEvents(1)}
+		m := &kit.Memory{}
+		rawruntime.Serve(t, fake, m.Listen(), grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			defer open.Add(-1)
+			open.Add(1)
+			return handler(srv, stream)
+		}))
+		client := clientOf(t, m, cri.Options{})
+		for range 2 {
+			func() {
+				defer func() { _ = recover() }()
+				err := client.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { panic("test") })
+				if fake.Before == nil || status.Code(err) != codes.Internal {
+					t.Errorf("WatchEvents = %v", err)
+				}
+			}()
+			synctest.Wait()
+			if n := open.Load(); n != 0 {
+				t.Errorf("%d streams are left", n)
+			}
+			fake.Before = func(context.Context, any) error { return status.Error(codes.Internal, "no version") }
+		}
+	})
+}
+
+// raw is a stream of an interceptor that receives each event as another message, as a recorder may.
+type raw struct{ grpc.ClientStream }
+
+func (s raw) RecvMsg(m any) error {
+	var fields emptypb.Empty // keeps those that it does not know
+	if err := s.ClientStream.RecvMsg(&fields); err != nil {
+		return err
+	}
+	return proto.Unmarshal(fields.ProtoReflect().GetUnknown(), m.(proto.Message))
+}
+
+// Interceptors change nothing in events. If one opens no stream, its error ends the watch.
+func TestEventThroughAnInterceptor(t *testing.T) {
+	var fails error
+	intercept := func(ctx context.Context, of *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+		if fails != nil {
+			return nil, fails
+		}
+		stream, err := open(ctx, of, conn, method, o...)
+		return raw{stream}, err
+	}
+	fake := &rawruntime.Runtime{Events: make(chan *runtimeapi.ContainerEventResponse, 1)}
+	fake.Events <- &runtimeapi.ContainerEventResponse{ContainerId: "c1"}
+	client := connect(t, fake, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(intercept)}})
+	if h := <-watchEvents(t, client).hints; h.Container != "c1" {
+		t.Errorf("the hint is %+v, want one of c1", h)
+	}
+	fails = status.Error(codes.Internal, "refused")
+	if err := <-watchEvents(t, client).ended; err == nil || err.Error() != "watch container events: "+fails.Error() {
+		t.Errorf("the watch ended with %v, want %v", err, fails)
+	}
 }
 
 // The encoded fields that each of these messages gets in addition: the id, and the name in

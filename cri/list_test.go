@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
@@ -83,6 +84,15 @@ func listCases() []listCase {
 				"u1@shop.db shop/db map[app:web of:s2] [s2< db#2 running@2]\n",
 		},
 		{
+			name: "a half of the pod's name is missing",
+			sandboxes: []*runtimeapi.PodSandbox{
+				ofPod(sandbox("s1", "u1", ready, 1), "shop", "web"), ofPod(sandbox("s2", "u1", ready, 2), "", "web"), ofPod(sandbox("s3", "u1", ready, 3), "shop", ""),
+			},
+			want: "u1 shop/web map[app:web of:s1] [s1< web#1 running@1]\n" +
+				"u1@.web /web map[app:web of:s2] [s2< web#2 running@2]\n" +
+				"u1@shop. shop/ map[app:web of:s3] [s3< #3 running@3]\n",
+		},
+		{
 			name:      "states this version has no name for are unknown",
 			sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 7, 1)},
 			containers: []*runtimeapi.Container{
@@ -140,6 +150,8 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"text in the name of a container", nil, []*runtimeapi.Container{badContainer(container("bad", "good", 1, 1))}, "not_utf8", 1},
 		{"text in the id of a container", nil, containerWith(badID...), "not_utf8", 1},
 		{"text in the image of a container", nil, containerWith(0x22, 0x03, 0x0a, 0x01, 0xff), "not_utf8", 1},
+		{"container twice, once with text and another state", nil, []*runtimeapi.Container{badContainer(container("c1", "good", 2, 1))}, "not_utf8", 2},
+		{"text in a container without id", nil, []*runtimeapi.Container{badContainer(container("", "good", 1, 1))}, "no_id", 1},
 		{"text beside the kubelet's labels", nil, []*runtimeapi.Container{kubelets}, "not_utf8", 1},
 	} {
 		kit.Bubble(t, tt.name, func(t *testing.T) {
@@ -151,15 +163,25 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	}
 }
 
-// hidesNoOther requires that each list contains the good pod, that the malformed items are counted,
-// and that each is logged once.
+// hidesNoOther requires that each list contains the good pod, as it was, that the malformed items are
+// counted, and that each is logged once.
 func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times int) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	var log kit.Log
 	client := connect(t, fake, cri.Options{Registerer: registry, Logger: log.Logger()})
+	var first []*pleg.Pod
 	for list := 1; list <= 3; list++ {
-		wantList(t, client, "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n")
+		pods := listPods(t, client)
+		if got, want := show(pods), "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"; got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+		if first == nil {
+			first = pods
+		}
+		if !slices.Equal(pods, first) {
+			t.Errorf("list %d has another pod, although nothing has changed", list)
+		}
 		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total")
 	}
 	synctest.Wait() // for the log
@@ -188,6 +210,9 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#13 running@4 c<s name-c#1 exited@1\n"
 	wantList(t, client, want)
 	wantList(t, client, want)
+	if last := listPods(t, client); !slices.Equal(listPods(t, client), last) {
+		t.Error("the pod is another one, although nothing has changed")
+	}
 	fake.Sandboxes, fake.Containers = sandboxes, containers
 	wantList(t, client, before) // with metadata again
 	relabelled := sandbox("s", "u", 0, 1)

@@ -93,6 +93,8 @@ func TestMetrics(t *testing.T) {
 		_, err = client.PodStatus(t.Context(), pod([]string{"s"}, []string{"gone", "too"}), nil)
 		must(t, err)
 		<-watchEvents(t, client).opened // it asks for the version too
+		_, err = runtimeapi.NewRuntimeServiceClient(client.Conn()).Status(t.Context(), &runtimeapi.StatusRequest{})
+		must(t, err)
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if _, err := client.Check(ended); err == nil {

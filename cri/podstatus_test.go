@@ -31,7 +31,7 @@ func TestPodStatusCalls(t *testing.T) {
 	exit := state(pleg.StateExited)
 	end := func(before time.Duration, code int32, reason string) func(*pleg.PodStatus) {
 		return func(st *pleg.PodStatus) {
-			st.ObservedAt = time.Now()
+			st.ObservedAt = time.Now().Add(-time.Minute) // what counts is the time then
 			c := st.Containers[0]
 			c.State, c.ExitCode, c.Reason, c.FinishedAt = pleg.StateExited, code, reason, st.ObservedAt.Add(-before)
 		}
@@ -183,6 +183,11 @@ func TestNewConnectionIsAskedForEverything(t *testing.T) {
 	inspect("[10.0.0.2] b", 0, 0)
 	restart(answer("10.0.0.3"))
 	inspect("[10.0.0.3] a", 1, 1)
+	fake.SandboxStatuses["s1"] = answer("10.0.0.3", &runtimeapi.ContainerStatus{Id: "c1", State: 1, ImageRef: "c"})
+	for _, asked := range []int32{1, 0} { // the last answer shows whether to ask
+		last = nil
+		inspect("[10.0.0.3] c", 1, asked)
+	}
 }
 
 // On random histories, an inspection that uses the last status of the pod returns the same as an

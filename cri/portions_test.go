@@ -127,6 +127,12 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	for _, s := range rt.Sandboxes {
 		s.Labels = map[string]string{"io.kubernetes.pod.uid": s.Metadata.Uid}
 	}
+	rt.Before = func(_ context.Context, request any) error {
+		if list, ok := request.(*runtimeapi.ListContainersRequest); ok && slices.Contains([]string{"y", "z"}, list.GetFilter().GetId()) {
+			return status.Error(codes.Internal, "its sandbox is small")
+		}
+		return nil
+	}
 	client := connect(t, rt, cri.Options{MaxRecvBytes: 1 << 20})
 	require := func(step, want string) {
 		t.Helper()
@@ -177,6 +183,9 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	}
 	if pods, err := client.ListPods(t.Context()); status.Code(err) != codes.Internal {
 		t.Errorf("got %s, %v; want the error of the portion", show(pods), err)
+	}
+	if err := client.Report().Degraded; err == nil || !strings.HasSuffix(err.Error(), largest) {
+		t.Errorf("after lists that failed, degraded: %v, want it as before", err)
 	}
 }
 
@@ -298,6 +307,28 @@ func TestSandboxTooLargeAloneStays(t *testing.T) {
 	wantList(t, client, before)
 	gone.Store(true)
 	wantList(t, client, strings.SplitAfter(before, "\n")[0])
+}
+
+// If only one state is too large, its sandboxes are asked for by their ids, and those of the other state are not.
+func TestOneStateIsTooLarge(t *testing.T) {
+	rt := &rawruntime.Runtime{}
+	for n := range 10 {
+		id := fmt.Sprint(n)
+		rt.Sandboxes = append(rt.Sandboxes, sandbox("s"+id, "u"+id, runtimeapi.PodSandboxState(n%2), 1))
+	}
+	client := connect(t, rt, cri.Options{})
+	before := show(listPods(t, client))
+	rt.Before = func(_ context.Context, request any) error {
+		if list, ok := request.(*runtimeapi.ListPodSandboxRequest); ok && list.GetFilter().GetId() == "" &&
+			(list.GetFilter() == nil || list.GetFilter().GetState().GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY) {
+			return status.Error(codes.ResourceExhausted, "too large")
+		}
+		return nil
+	}
+	wantList(t, client, before)
+	if n := rt.One.Load(); n != 6 {
+		t.Errorf("%d lists of a part, want one of the state that fits and one for each of 5 sandboxes", n)
+	}
 }
 
 // TestSandboxInTwoPortionsCountsOnce makes a sandbox stop between the first portion and the second: it

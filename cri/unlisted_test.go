@@ -63,8 +63,13 @@ func TestListPodAsksForItsSandbox(t *testing.T) {
 	}
 }
 
-// The labels of a pod are those of a sandbox that is known, also if its newest container is in another.
+// The labels of a pod are those of a sandbox that is known, also if its newest container is in another. Without
+// metadata, the kubelet's labels name the pod.
 func TestLabelsOfAKnownSandbox(t *testing.T) {
+	bare := unlistedSandbox(new(atomic.Int64), noFault)
+	st := bare.SandboxStatuses["s1"].Status
+	st.Metadata, st.Labels = nil, labelled(&runtimeapi.Container{}, "u1").Labels
+	wantList(t, connect(t, bare, cri.Options{}), fmt.Sprintf("u1 space/labelled %v c1<s1 name-c1#2 running@2\n", st.Labels))
 	fake := unlistedSandbox(new(atomic.Int64), noFault)
 	c2 := labelled(container("c2", "s2", 1, 3), "u1")
 	c2.Labels["io.kubernetes.pod.name"], c2.Labels["io.kubernetes.pod.namespace"] = "name-s1", "ns-s1"
@@ -78,8 +83,11 @@ func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	var asked atomic.Int64
 	fake := unlistedSandbox(&asked, noFault)
 	fake.Sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}
+	for _, other := range []string{"2", "3", "4"} { // found among others
+		fake.Sandboxes = append(fake.Sandboxes, sandbox("s"+other, "u"+other, 0, 1))
+	}
 	client := connect(t, fake, cri.Options{})
-	wantPods(t, client, 1)
+	wantPods(t, client, 4)
 	fake.Sandboxes = nil
 	wantList(t, client, unlistedPod)
 	fake.Containers = append(fake.Containers, container("c2", "s1", 1, 3))
@@ -151,7 +159,7 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 	}
 }
 
-// However many sandboxes are missing, the runtime is asked for two at once.
+// However many sandboxes are missing, the runtime is asked for two at once, and a list waits for a second in all.
 func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &rawruntime.Runtime{Before: func(_ context.Context, request any) error {
@@ -173,6 +181,17 @@ func TestUnlistedSandboxesAreAskedForInTurn(t *testing.T) {
 		}
 		if took := time.Since(began); took != 300*time.Millisecond {
 			t.Errorf("the list took %v, want 300ms for 6 sandboxes", took)
+		}
+		fake.Before = func(ctx context.Context, request any) error {
+			if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		began = time.Now()
+		wantPods(t, connect(t, fake, cri.Options{}), 6)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the list took %v, want 1s if no call returns", took)
 		}
 	})
 }

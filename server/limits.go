@@ -17,17 +17,20 @@ import (
 // are counted apart, so that a probe is answered while all other slots are taken.
 const maxHealthCalls = 64
 
-// limits are the calls on all connections together.
+// limits are the connections of all listeners, and the calls on all connections together.
 type limits struct {
-	watchers, health, calls slots
-	metrics                 *metrics
+	connections, watchers, health, calls slots
+	metrics                              *metrics
 }
 
 func newLimits(o Options, m *metrics) *limits {
-	return &limits{newSlots("watchers", o.MaxWatchers), newSlots("health calls", maxHealthCalls), newSlots("calls", o.MaxCalls), m}
+	return &limits{
+		newSlots("connections", o.MaxConnections), newSlots("watchers", o.MaxWatchers),
+		newSlots("health calls", maxHealthCalls), newSlots("calls", o.MaxCalls), m,
+	}
 }
 
-// slots are a limited number of calls of one kind.
+// slots are a limited number of connections, or of calls of one kind.
 type slots struct {
 	what string
 	free chan struct{}
@@ -91,19 +94,17 @@ type endingStream struct {
 // Context implements [grpc.ServerStream].
 func (s endingStream) Context() context.Context { return s.ctx }
 
-// gate is a listener that keeps a limited number of connections open and closes further ones at
-// once: their clients try again.
+// gate is a listener that closes connections above the limit at once: their clients try again.
 type gate struct {
 	net.Listener
-	max     int
-	metrics *metrics
+	limits *limits
 
 	mu   sync.Mutex
 	open map[*gateConn]struct{}
 }
 
-func newGate(l net.Listener, limit int, m *metrics) *gate {
-	return &gate{Listener: l, max: limit, metrics: m, open: make(map[*gateConn]struct{})}
+func newGate(l net.Listener, limits *limits) *gate {
+	return &gate{Listener: l, limits: limits, open: make(map[*gateConn]struct{})}
 }
 
 // Accept implements [net.Listener].
@@ -116,21 +117,23 @@ func (g *gate) Accept() (net.Conn, error) {
 		if c := g.admit(conn); c != nil {
 			return c, nil
 		}
-		g.metrics.refusedConnections.Inc()
+		g.limits.metrics.refusedConnections.Inc()
 		conn.Close()
 	}
 }
 
 // admit returns nil if there are too many.
 func (g *gate) admit(conn net.Conn) *gateConn {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.open) == g.max {
+	select {
+	case g.limits.connections.free <- struct{}{}:
+	default:
 		return nil
 	}
 	c := &gateConn{conn, g}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.open[c] = struct{}{}
-	g.metrics.connections.Inc()
+	g.limits.metrics.connections.Inc()
 	return c
 }
 
@@ -158,7 +161,8 @@ func (c *gateConn) Close() error {
 	c.gate.mu.Lock()
 	if _, open := c.gate.open[c]; open {
 		delete(c.gate.open, c)
-		c.gate.metrics.connections.Dec()
+		c.gate.limits.metrics.connections.Dec()
+		<-c.gate.limits.connections.free
 	}
 	c.gate.mu.Unlock()
 	return c.Conn.Close()

@@ -188,10 +188,12 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 				t.Errorf("%d lists and %d refused of 50 requests after %v, want %d more", got, refused, step.wait, step.lists)
 			}
 		}
-		_, err := c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{PodUid: "a"})
-		wantText(t, "a request", err, codes.ResourceExhausted, "too many lists of one pod: this server begins 10 a second")
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 129 {
-			t.Errorf("%v refused calls in the metrics, want 129", n)
+		for _, reinspect := range []bool{false, true} {
+			_, err := c.RequestRelist(t.Context(), &plegv1.RequestRelistRequest{PodUid: "a", Reinspect: reinspect})
+			wantText(t, "a request", err, codes.ResourceExhausted, "too many lists of one pod: this server begins 10 a second")
+		}
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 130 {
+			t.Errorf("%v refused calls in the metrics, want 130", n)
 		}
 		time.Sleep(time.Second)
 		for _, reinspect := range []bool{false, true} { // the second is for the next list of all pods
@@ -202,7 +204,7 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 			}
 		}
 		wantText(t, "a second later", ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}), codes.NotFound, pleg.ErrUnknownPod.Error())
-		err = ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
+		err := ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
 		wantText(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
 	})
 }

@@ -133,7 +133,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	closing, shutDown := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer shutDown(nil)
 
-	gate := newGate(l, s.options.MaxConnections, s.metrics)
+	gate := newGate(l, s.limits)
 	checks := health.NewServer()
 	s.report(checks)
 	srv := s.newGRPC(closing)

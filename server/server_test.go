@@ -203,7 +203,7 @@ func TestReflection(t *testing.T) {
 	})
 }
 
-// The metrics leave with the last Serve, so that the next server can use the registerer.
+// The metrics leave with the last Serve, so that the next server can use the registerer. Limits are those of the server.
 func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
@@ -213,11 +213,22 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 			kit.Must(t, err)
 			return len(families)
 		}
-		s, err := server.New(p.Pipeline, server.Options{Registerer: reg})
+		s, err := server.New(p.Pipeline, server.Options{Registerer: reg, MaxConnections: 2, MaxWatchers: 1})
 		kit.Must(t, err)
-		_, first := kit.Serve(t, s.Serve)
-		_, second := kit.Serve(t, s.Serve)
-		synctest.Wait()
+		dialFirst, first := kit.Serve(t, s.Serve)
+		dialSecond, second := kit.Serve(t, s.Serve)
+		dials := []func(context.Context) (net.Conn, error){dialFirst, dialSecond} // they count together
+		for n, dial := range dials {
+			stream, err := plegv1.NewPLEGClient(kit.Connect(t, dial)).Watch(t.Context(), &plegv1.WatchRequest{})
+			kit.Must(t, err)
+			if header, err := stream.Header(); err != nil || (header == nil) != (n == 1) {
+				t.Errorf("watch %d: %v, %v, want that the second is refused", n, header, err)
+			}
+		}
+		for _, dial := range dials {
+			_, err := plegv1.NewPLEGClient(kit.Connect(t, dial)).GetStatus(t.Context(), &plegv1.GetStatusRequest{})
+			wantStatus(t, "a third connection", err, codes.Unavailable, "")
+		}
 		for _, stop := range []func() error{first, second} {
 			s.Close() // does nothing
 			if registered() == 0 {
@@ -279,6 +290,21 @@ func TestShutdown(t *testing.T) {
 			wantText(t, "the stream", err, codes.Unavailable, "the server is shutting down")
 		}
 		wantText(t, "the call", <-waited, codes.Unavailable, "the server is shutting down")
+	})
+}
+
+// If the pipeline ends first, its watchers get what was published, and then UNAVAILABLE.
+func TestPipelineEndsFirst(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
+		stream := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		f.Runtime.Set("a", "c=running")
+		kit.Relist(1)
+		kit.Must(t, f.Stop())
+		if m, err := stream.Recv(); err != nil || m.GetEvent().GetContainerId() != "c" {
+			t.Errorf("got %v, %v, want the event of c", m, err)
+		}
+		_, err := stream.Recv()
+		wantText(t, "the end", err, codes.Unavailable, pleg.ErrStopped.Error())
 	})
 }
 

@@ -216,6 +216,7 @@ func TestStreamIsReopenedWhenListsRecover(t *testing.T) {
 		synctest.Wait()
 		f.runtime.SetWatchFault(nil)
 		f.requireTold(601*time.Millisecond, "up true")
+		f.log.RequireLines(t, 1, "event stream broke") // not again after the next attempt
 	})
 }
 

@@ -77,7 +77,7 @@ var misbehaviours = map[string]struct {
 }{
 	"error":         {do: func(context.Context) error { return errBroken }, want: "broken"},
 	"panic":         {do: func(context.Context) error { panic("nil map") }, want: "panic: nil map"},
-	"Goexit":        {do: func(context.Context) error { runtime.Goexit(); return nil }, want: "called runtime.Goexit"},
+	"Goexit":        {do: func(context.Context) error { runtime.Goexit(); return nil }, want: "the embedder's code called runtime.Goexit"},
 	"no answer":     {do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, want: "context deadline exceeded", took: timeout},
 	"a late answer": {do: func(context.Context) error { time.Sleep(timeout + grace/2); return errBroken }, want: "broken", took: timeout + grace/2},
 }
@@ -114,24 +114,26 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 						took = inspectTimeout
 					}
 				}
-				start := time.Now()
-				err := call()
-				if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
-					t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
-				}
-				if wraps := tc.want == errBroken.Error(); wraps != errors.Is(err, errBroken) {
-					t.Errorf("error %v wraps the cause: %v, want %v", err, !wraps, wraps)
-				}
-				if lasted := time.Since(start); lasted != took {
-					t.Errorf("%s took %v, want %v", operation, lasted, took)
-				}
-				if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), within)) {
-					t.Errorf("error %v, want the timeout in it: %v", err, late)
+				for range 2 { // the next call is as good
+					start := time.Now()
+					err := call()
+					if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) || tc.took == 0 && err.Error() != operation+tc.want {
+						t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
+					}
+					if wraps := tc.want == errBroken.Error(); wraps != errors.Is(err, errBroken) {
+						t.Errorf("error %v wraps the cause: %v, want %v", err, !wraps, wraps)
+					}
+					if lasted := time.Since(start); lasted != took {
+						t.Errorf("%s took %v, want %v", operation, lasted, took)
+					}
+					if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), within)) {
+						t.Errorf("error %v, want the timeout in it: %v", err, late)
+					}
 				}
 			}
 			lines := 0
 			if name == "panic" {
-				lines = 1
+				lines = 2
 			}
 			for _, call := range []string{`ListPods podUID=""`, "ListPod podUID=a", "PodStatus podUID=a"} {
 				log.RequireLines(t, lines, `level=ERROR msg="embedder's code panicked" method=`+call+` err="panic: nil map\n`)
@@ -180,9 +182,12 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 		},
 		"empty container id": {[]*pleg.Pod{{UID: "a", Containers: c("", "c")}}, []*pleg.Pod{{UID: "a", Containers: c("c")}}, []string{`podUID=a pod=/ containerID="" container=of- reason="it has no id"`}},
 		"id twice in a pod": {
-			[]*pleg.Pod{{UID: "a", Containers: c("c", "c", "d"), Sandboxes: c("d", "s")}},
-			[]*pleg.Pod{{UID: "a", Containers: c("c", "d"), Sandboxes: c("s")}},
-			[]string{`podUID=a pod=/ containerID=c container=of-c reason="the pod has the id twice"`, `podUID=a pod=/ containerID=d container=of-d reason="the pod has the id twice"`},
+			[]*pleg.Pod{{UID: "a", Containers: c("c", "c", "e", "e", "d"), Sandboxes: c("d", "s")}},
+			[]*pleg.Pod{{UID: "a", Containers: c("c", "e", "d"), Sandboxes: c("s")}},
+			[]string{
+				`podUID=a pod=/ containerID=c container=of-c reason="the pod has the id twice"`, `podUID=a pod=/ containerID=d container=of-d reason="the pod has the id twice"`,
+				`podUID=a pod=/ containerID=e container=of-e reason="the pod has the id twice"`,
+			},
 		},
 		"UID twice": {
 			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "a", Namespace: "shop", Name: "db", Containers: c("d")}},
@@ -293,6 +298,9 @@ func TestContainerStaysInItsPod(t *testing.T) {
 	}{
 		"it flaps once":                {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e", false, 1},
 		"it stays in the other":        {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e", false, 1},
+		"it moves with sandboxes":      {[]string{"a: c d /s /t /u /v; b: e", "a: d; b: c e /s /t /u /v"}, "a: d c; b: e /s /t /u /v", false, 1},
+		"beside a pod without a UID":   {[]string{"a: c d; b: e; : x", "a: d; b: c e; : x"}, "a: d c; b: e", false, 1},
+		"two change places":            {[]string{"a: c d; b: e f", "a: d e; b: f c"}, "a: d c; b: f e", false, 1},
 		"its pod goes":                 {[]string{"a: c d; b: e", "b: c e"}, "b: c e", false, 0},
 		"its pod goes later":           {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e", false, 1},
 		"it is in both":                {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e", false, 0},
@@ -308,9 +316,9 @@ func TestContainerStaysInItsPod(t *testing.T) {
 		r, err := border.New(rt, border.Options{ListTimeout: timeout, KubeletEvents: tc.moves, Logger: log.Logger()})
 		kit.Must(t, err)
 		var got []*pleg.Pod
-		for _, words := range tc.lists {
+		for _, text := range tc.lists {
 			pods = nil
-			for one := range strings.SplitSeq(words, "; ") {
+			for one := range strings.SplitSeq(text, "; ") {
 				uid, ids, _ := strings.Cut(one, ": ")
 				pod := &pleg.Pod{UID: pleg.PodUID(uid)}
 				for id := range strings.FieldsSeq(ids) {
@@ -324,10 +332,13 @@ func TestContainerStaysInItsPod(t *testing.T) {
 				}
 				pods = append(pods, pod)
 			}
+			before := fmt.Sprint(words(pods))
 			got, err = r.ListPods(t.Context())
-			kit.Must(t, err)
+			if kit.Must(t, err); fmt.Sprint(words(pods)) != before {
+				t.Errorf("%s: the runtime's list was changed: %v, was %s", name, words(pods), before)
+			}
 		}
-		var words []string
+		var list []string
 		for _, pod := range got {
 			var ids []string
 			for _, c := range pod.Containers {
@@ -336,9 +347,9 @@ func TestContainerStaysInItsPod(t *testing.T) {
 			for _, s := range pod.Sandboxes {
 				ids = append(ids, "/"+string(s.ID))
 			}
-			words = append(words, string(pod.UID)+": "+strings.Join(ids, " "))
+			list = append(list, string(pod.UID)+": "+strings.Join(ids, " "))
 		}
-		if got := strings.Join(words, "; "); got != tc.want {
+		if got := strings.Join(list, "; "); got != tc.want {
 			t.Errorf("%s: the list is %q, want %q", name, got, tc.want)
 		}
 		log.RequireLines(t, tc.lines, `podUID=b pod=/ containerID=c container=of-c reason="it was in pod a before, and stays there"`)
@@ -411,16 +422,17 @@ func TestTimesAreCut(t *testing.T) {
 		"18 hours west":        {good.In(time.FixedZone("", -18*3600)), good},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "good", CreatedAt: good}, {ID: "c", CreatedAt: tc.at}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: tc.at}}}
+			pod := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "good", CreatedAt: good}, {ID: "c", CreatedAt: tc.at}, {ID: "d", CreatedAt: tc.at}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: tc.at}, {ID: "t", CreatedAt: tc.at}}}
 			status := &pleg.PodStatus{
 				UID:        "a",
-				Containers: []*pleg.ContainerStatus{{ID: "good", StartedAt: good}, {ID: "c", CreatedAt: tc.at, StartedAt: tc.at, FinishedAt: tc.at}},
-				Sandboxes:  []*pleg.SandboxStatus{{ID: "s", CreatedAt: tc.at}},
+				Containers: []*pleg.ContainerStatus{{ID: "good", StartedAt: good}, {ID: "c", CreatedAt: tc.at, StartedAt: tc.at, FinishedAt: tc.at}, {ID: "d", FinishedAt: tc.at}},
+				Sandboxes:  []*pleg.SandboxStatus{{ID: "s", CreatedAt: tc.at}, {ID: "t", CreatedAt: tc.at}},
 			}
 			pods, got := answersOf(t, pod, status)
 			times := []time.Time{
 				pods[0].Containers[1].CreatedAt, pods[0].Sandboxes[0].CreatedAt,
 				got.Containers[1].CreatedAt, got.Containers[1].StartedAt, got.Containers[1].FinishedAt, got.Sandboxes[0].CreatedAt,
+				pods[0].Containers[2].CreatedAt, pods[0].Sandboxes[1].CreatedAt, got.Containers[2].FinishedAt, got.Sandboxes[1].CreatedAt, // each of several
 			}
 			for n, at := range times {
 				if !at.Equal(tc.want) {
@@ -506,11 +518,16 @@ func TestUIDThatIsNotUTF8IsLogged(t *testing.T) {
 	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
 		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	kit.Must(t, err)
-	for n, lines := range []int{1, 1, 1, 2, 2, 3} {
-		if pods = bad; n == 2 || n == 4 {
+	for n, lines := range []int{1, 1, 1, 2, 2, 3, 3, 4, 5} {
+		switch pods = bad; n {
+		case 2, 4:
 			pods = good
+		case 6:
+			pods = nil // an empty list contains none either
+		case 8:
+			pods = append(bad, &pleg.Pod{UID: "b\xff"}) // a new one beside the old
 		}
-		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0] != pods[0] {
+		if got, err := r.ListPods(t.Context()); err != nil || !slices.Equal(got, pods) {
 			t.Errorf("list %d is %v, %v, want the pod", n, words(got), err)
 		}
 		if strings.Count(log.String(), "not UTF-8") != lines {
@@ -526,6 +543,7 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 		status *pleg.PodStatus
 		says   string // of the status
 	}{
+		"a pod of no UID": {&pleg.Pod{}, &pleg.PodStatus{UID: "other"}, "the runtime returned the status of pod other"},
 		"another pod":     {&pleg.Pod{UID: "another"}, &pleg.PodStatus{UID: "other"}, "the runtime returned the status of pod other"},
 		"nothing":         {nil, nil, "the runtime returned neither a status nor an error"},
 		"a nil container": {nil, &pleg.PodStatus{Containers: make([]*pleg.ContainerStatus, 1)}, "the runtime returned a status with a nil container or sandbox"},
@@ -535,7 +553,7 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 			one:    func(context.Context) (*pleg.Pod, error) { return tc.pod, nil },
 			status: func(context.Context) (*pleg.PodStatus, error) { return tc.status, nil },
 		})
-		if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || (err != nil) != (tc.pod != nil) || err != nil && err.Error() != "list pod a: the runtime returned pod another" {
+		if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || (err != nil) != (tc.pod != nil) || err != nil && err.Error() != "list pod a: the runtime returned pod "+string(tc.pod.UID) {
 			t.Errorf("%s: ListPod = %v, %v", name, pod, err)
 		}
 		if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil || err.Error() != "inspect pod / (a): "+tc.says {
@@ -634,11 +652,13 @@ func TestReportThatFails(t *testing.T) {
 			var log kit.Log
 			r, err := border.New(reporter{do: do}, border.Options{ListTimeout: timeout, Logger: log.Logger()})
 			kit.Must(t, err)
-			if got := r.Report(); got.Endpoint != "" || got.Degraded == nil || got.Degraded.Error() != "the runtime's Report panics" {
-				t.Errorf("report %+v, want an error alone", got)
+			for range 2 {
+				if got := r.Report(); got.Endpoint != "" || got.Degraded == nil || got.Degraded.Error() != "the runtime's Report panics" {
+					t.Errorf("report %+v, want an error alone", got)
+				}
+				time.Sleep(2 * grace) // the first has returned
 			}
-			synctest.Wait()
-			log.RequireLines(t, map[string]int{"panics": 1}[name], `level=ERROR msg="embedder's code panicked" method=Report podUID="" err="panic: test`)
+			log.RequireLines(t, map[string]int{"panics": 2}[name], `level=ERROR msg="embedder's code panicked" method=Report podUID="" err="panic: test`)
 		})
 	}
 }
@@ -761,6 +781,32 @@ func TestProbeHasItsOwnTimeout(t *testing.T) {
 			}
 			time.Sleep(time.Minute) // until the call has returned
 		})
+	}
+}
+
+// passive is a runtime that returns what it gets.
+type passive struct{ pleg.Runtime }
+
+func (passive) PodStatus(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+	if pod.UID != "a" {
+		return nil, errBroken
+	}
+	return last, nil
+}
+
+func (passive) WatchEvents(_ context.Context, opened func(), _ func(pleg.Hint)) error {
+	opened()
+	return errBroken
+}
+
+// The last status spares a runtime calls, and a stream without events is up once it is opened.
+func TestArgumentsArePassedOn(t *testing.T) {
+	r, last, opened := guard(t, passive{}), &pleg.PodStatus{}, 0
+	if got, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, last, timeout); got != last {
+		t.Errorf("PodStatus = %v, %v, want the last status", got, err)
+	}
+	if err := r.EventWatcher().WatchEvents(t.Context(), func() { opened++ }, nil); !errors.Is(err, errBroken) || opened != 1 {
+		t.Errorf("WatchEvents = %v, and the stream was opened %d times", err, opened)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Errors back off and are logged once, until the receiver accepts something. After the last error, the receiver
-// wants to rest for longer.
+// Errors back off and are logged once, until there is another or the receiver accepts something. After the last
+// error, the receiver wants to rest for longer.
 func TestLoop(t *testing.T) {
 	var log kit.Log
 	var waits []time.Duration
@@ -30,7 +30,13 @@ func TestLoop(t *testing.T) {
 			return 0
 		},
 		Ended: func() { ended++ },
-		Wait:  func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+	}
+	l.Wait = func(_ context.Context, d time.Duration) error {
+		waits = append(waits, d)
+		if _, err := l.Status(); err == nil {
+			t.Errorf("no error is reported while it waits after failure %d", len(waits))
+		}
+		return nil
 	}
 	err := l.Run(t.Context(), func(ctx context.Context) error {
 		if len(waits) == 4 {
@@ -43,6 +49,9 @@ func TestLoop(t *testing.T) {
 		if len(waits) == 6 {
 			return exporter.ErrSourceEnded
 		}
+		if len(waits) == 2 {
+			return errors.New("refused")
+		}
 		return errors.New("broken")
 	})
 	if err != nil || ended != 1 {
@@ -54,8 +63,9 @@ func TestLoop(t *testing.T) {
 	if len(waits) != 6 || waits[3] < 4*time.Second || waits[4] > time.Second || waits[5] != time.Minute {
 		t.Errorf("waits %v, want them to double, to begin again after a success, and a minute if that is asked for", waits)
 	}
-	log.RequireLines(t, 2, `level=WARN msg="cannot send" err=broken retryIn=`)
-	for _, wait := range []time.Duration{waits[0], waits[4]} {
+	log.RequireLines(t, 3, `level=WARN msg="cannot send" err=broken retryIn=`)
+	log.RequireLines(t, 1, `level=WARN msg="cannot send" err=refused retryIn=`)
+	for _, wait := range []time.Duration{waits[0], waits[2], waits[3], waits[4]} {
 		log.RequireLines(t, 1, fmt.Sprint(" retryIn=", wait, "\n"))
 	}
 	log.RequireLines(t, 1, `level=INFO msg="sends again"`)

@@ -73,6 +73,7 @@ func TestTypes(t *testing.T) {
 		want   []pleg.EventType
 	}{
 		"nothing named":                {pleg.Filter{}, normal},
+		"an empty list":                {pleg.Filter{Types: []pleg.EventType{}}, normal},
 		"network events":               {pleg.Filter{NetworkEvents: true}, slices.Concat(normal, network)},
 		"all named":                    {pleg.Filter{Types: all}, all},
 		"one on request":               {pleg.Filter{Types: created}, created},
@@ -98,6 +99,8 @@ func TestTypes(t *testing.T) {
 func TestParts(t *testing.T) {
 	all, err := filter.New(pleg.Filter{Types: []pleg.EventType{}, Namespaces: []string{}, PodUIDs: []pleg.PodUID{}})
 	kit.Must(t, err)
+	empty, err := filter.New(pleg.Filter{Namespaces: []string{}, PodUIDs: []pleg.PodUID{}})
+	kit.Must(t, err)
 	some, err := filter.New(pleg.Filter{Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"u", "v"}, OmitSandboxes: true})
 	kit.Must(t, err)
 	for _, test := range []struct {
@@ -114,7 +117,7 @@ func TestParts(t *testing.T) {
 		{"", "u", false, false, false},
 	} {
 		ev := &pleg.Event{Type: pleg.ContainerStarted, PodNamespace: test.namespace, PodUID: test.uid, Sandbox: test.sandbox}
-		if !all.WantsEvent(ev) || !all.WantsPod(test.namespace, test.uid) {
+		if !all.WantsEvent(ev) || !all.WantsPod(test.namespace, test.uid) || !empty.WantsEvent(ev) || !empty.WantsPod(test.namespace, test.uid) {
 			t.Errorf("a filter of nothing leaves out %+v", test)
 		}
 		if some.WantsEvent(ev) != test.want || some.WantsPod(test.namespace, test.uid) != test.pod {

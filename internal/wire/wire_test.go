@@ -155,7 +155,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
 		Containers: []*pleg.Container{{ID: "c", Name: "app", Attempt: 2, State: pleg.StateExited, CreatedAt: time.Unix(5, 0)}},
 		Sandboxes: []*pleg.Container{
-			{ID: "s2", Name: "web-0", Attempt: 1, State: pleg.StateRunning}, {ID: "s1", Name: "web-0", State: pleg.StateExited},
+			{ID: "s2", Name: "web-0", Attempt: 1, State: pleg.StateRunning, CreatedAt: time.Unix(7, 0)}, {ID: "s1", Name: "web-0", State: pleg.StateExited},
 		},
 	}, wire.FromPod, wire.ToPod)
 }
@@ -166,7 +166,9 @@ func TestOptionsKeepEveryField(t *testing.T) {
 		want.Filter.Types = []pleg.EventType{pleg.ContainerDied, pleg.PodSync}
 		after := want
 		want.After, after.Since = pleg.Position{}, time.Time{} // After and Since exclude each other
-		for _, want := range []pleg.SubscribeOptions{want, after} {
+		first := after
+		first.After.Seq = 0 // before the first event
+		for _, want := range []pleg.SubscribeOptions{want, after, first} {
 			r, err := wire.FromOptions(want)
 			kit.Must(t, err)
 			if got, err := wire.ToOptions(sent(t, r)); err != nil || !reflect.DeepEqual(got, want) {

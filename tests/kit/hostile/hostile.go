@@ -29,6 +29,7 @@ type Daemon struct {
 	OnList   func(ListStream) error
 	OnStatus func(context.Context) (*plegv1.GetStatusResponse, error)
 	OnLookup func(context.Context) (*plegv1.LookupResponse, error)
+	OnRelist func(*plegv1.RequestRelistRequest)
 }
 
 // Watch implements [plegv1.PLEGServer].
@@ -74,6 +75,14 @@ func (d *Daemon) Lookup(ctx context.Context, _ *plegv1.LookupRequest) (*plegv1.L
 		return d.OnLookup(ctx)
 	}
 	return &plegv1.LookupResponse{}, nil
+}
+
+// RequestRelist implements [plegv1.PLEGServer].
+func (d *Daemon) RequestRelist(_ context.Context, r *plegv1.RequestRelistRequest) (*plegv1.RequestRelistResponse, error) {
+	if d.OnRelist != nil {
+		d.OnRelist(r)
+	}
+	return &plegv1.RequestRelistResponse{}, nil
 }
 
 // Serve serves a daemon in memory until the test ends and returns how to dial it. If it is nil, the
