@@ -632,6 +632,20 @@ test('the whole page', async t => {
 	assert.equal(await aboutPods(300), '/pods?pod=uid-web');
 	answers.pods = () => ({ states, pods: [view('web'), view('cart'), view('new')] });
 	assert.equal(await aboutPods(300), '/pods'); // all, as one is unknown
+	const all = answers.pods;
+	answers.pods = () => {
+		send(event('web', { replayed: true })); // after the daemon looked
+		return all();
+	};
+	send(event('cart', { replayed: true }));
+	assert.equal(await aboutPods(300), '/pods?pod=uid-cart');
+	answers.pods = () => {
+		send({ type: 'Synced', observedAt: daemon(0), replayed: true });
+		return all();
+	};
+	assert.equal(await aboutPods(300), '/pods?pod=uid-web');
+	answers.pods = all;
+	assert.equal(await aboutPods(300), '/pods');
 	await clock.pass(500);
 	assert.equal(byId('count').textContent, '3');
 
