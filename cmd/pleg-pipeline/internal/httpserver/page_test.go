@@ -223,5 +223,11 @@ func TestHourHasTheWorst(t *testing.T) {
 		if got := hour(); len(got.ListSeconds) != 360 || len(got.Hung) != 360 || len(got.Events) != 360 || got.ListSeconds[0] > 0.1 {
 			t.Errorf("after an hour %d points, the first %v, want 360 of each figure without the list that hung", len(got.ListSeconds), got.ListSeconds[0])
 		}
+		runtime.SetPodFault("shop/cart", plegtest.Hang)
+		runtime.Set("shop/cart", "c=running /s=running")
+		time.Sleep(15 * time.Minute)
+		if hung := hour().Hung[360-6*10:]; slices.Min(hung) != 1 || slices.Max(hung) != 1 {
+			t.Errorf("hung = %v, want one pod, also between two tries", hung)
+		}
 	})
 }
