@@ -61,7 +61,7 @@ const names = store => store.visible().map(pod => pod.uid).join(' ');
 
 test('an event is a mark, a row of the feed, and a reason to fetch its pod', () => {
 	const store = new Store();
-	store.addEvent(event('a', { replayed: true, what: 'started', why: '' }));
+	store.addEvent(event('a', { replayed: true, what: 'started', why: '', observedAt: ago(2) }));
 	store.addEvent(event('a'));
 	store.addEvent(event('a', { sandbox: true, what: 'removed', observedAt: ago(0) }));
 	const pod = store.pods.get('a');
@@ -77,6 +77,10 @@ test('an event is a mark, a row of the feed, and a reason to fetch its pod', () 
 		store.addEvent(event('a', { what: n }));
 	}
 	assert.deepEqual([store.feed.length, store.feed.at(-1).what, pod.marks.length, pod.marks.at(-1).text], [200, 249, 120, '249, 137']);
+	for (let n = 0; n < 5100; n++) { // more texts than are remembered
+		store.addEvent(event('a', { what: String(n) }));
+		assert.equal(pod.marks.at(-1).text, `${n}, 137`);
+	}
 });
 
 test('a pod of the history that no answer has is gone', () => {
@@ -111,7 +115,7 @@ test('a pod that an answer lacks is gone, and disappears after a while', () => {
 	assert.equal(names(store), 'a c');
 	store.applyPods({ states, pods: [view('a')] }, null, now + 31e3);
 	store.expire(now + 45e3);
-	assert.equal(names(store), 'a');
+	assert.deepEqual([names(store), store.pods.get('a').restarts], ['a', 0]);
 	assert.deepEqual(store.counts(), new Map([['hung', { n: 0, severity: '' }], ['notready', { n: 0, severity: '' }], ['ready', { n: 1, severity: 'ok' }], ['gone', { n: 0, severity: '' }]]));
 });
 
@@ -121,19 +125,22 @@ test('a hang lasts until its pod works or is gone; one that was only slow is for
 		const store = stored(hangs(severity, { inspection: { since: ago(9) } }));
 		store.applyPods({ states, pods: [hangs(severity, { inspection: { since: ago(9) } })] }, ['a'], now);
 		store.applyPods({ states, pods: [hangs(severity, { inspection: { since: ago(4) } })] }, ['a'], now);
-		store.applyPods({ states, pods: [hangs('warning', { inspection: { since: ago(4) } })] }, ['a'], now); // it was a problem
+		const later = { since: ago(50), attempts: 4, what: 'fails' };
+		store.applyPods({ states, pods: [hangs('warning', { inspection: { since: ago(4) }, finding: later })] }, ['a'], now); // it was a problem
 		const [hang] = store.pods.get('a').hangs;
-		assert.deepEqual(hang, { since: now - 60e3, until: Infinity, attempts: 3, what: 'hangs', bad: severity === 'problem', tries: [now - 9e3, now - 4e3] });
+		assert.deepEqual(hang, { since: now - 50e3, until: Infinity, attempts: 4, what: 'fails', bad: severity === 'problem', tries: [now - 9e3, now - 4e3] });
 		store.applyPods({ states, pods }, ['a'], now);
 		assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
 		store.expire(now + 20e3);
 		assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
+		store.expire(now + 31e3);
+		assert.equal(store.pods.has('a'), pods.length > 0);
 		if (pods.length > 0) {
 			store.expire(now + 599e3);
 			assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
 		}
 		store.expire(now + 600e3);
-		assert.deepEqual(store.pods.get('a')?.hangs ?? [], []);
+		assert.deepEqual(store.pods.get('a')?.hangs, pods.length > 0 ? [] : undefined);
 	}
 });
 
@@ -226,10 +233,11 @@ test('the stream resumes after its last position, also after a refusal', t => {
 	follow({ onEvent: e => seen.push(e.seq), onState: state => seen.push(state) });
 	assert.equal(sources[0].url, '/events?name=page&words=true&replay=true&since=1h');
 	sources[0].onopen();
+	sources[0].onmessage({ lastEventId: 'e:6', data: '{"seq":6}' });
 	sources[0].onmessage({ lastEventId: 'e:7', data: '{"seq":7}' });
 	sources[0].onmessage({ lastEventId: '', data: '{"seq":8}' });
 	sources[0].onerror(); // the browser connects again
-	assert.deepEqual([seen, sources.length], [['live', 7, 8, 'lost'], 1]);
+	assert.deepEqual([seen, sources.length], [['live', 6, 7, 8, 'lost'], 1]);
 	for (let n = 0; n < 6; n++) {
 		sources.at(-1).readyState = 2;
 		sources.at(-1).onerror();

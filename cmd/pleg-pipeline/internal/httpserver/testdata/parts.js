@@ -179,9 +179,10 @@ test('the details of a pod', () => {
 	assert.deepEqual([details.isOpen, typed.stopped], [true, false]);
 	const escape = fire(section, 'keydown', { key: 'Escape' });
 	assert.deepEqual([details.isOpen, details.uid, section.children.length, escape.stopped, document.activeElement.id], [false, '', 0, true, 'filter']);
+	byId('grid').focus();
 	details.open('uid-web', store, now);
 	fire(section.querySelector('button'), 'click');
-	assert.equal(details.isOpen, false);
+	assert.deepEqual([details.isOpen, document.activeElement.id], [false, 'grid']);
 	details.draw(store, now + 60e3);
 	details.open('uid-nobody', store, now);
 	assert.equal(section.children.length, 0);
@@ -241,9 +242,10 @@ test('the feed shows the newest events first', () => {
 	assert.deepEqual(rows(), [gap]); // the event has no words of the image
 	store.setFilter('');
 	for (let n = 0; n < 130; n++) {
-		store.addEvent(event('web', { why: String(n) }));
+		store.addEvent(event(n === 129 ? 'cart' : 'web', { why: String(n) }));
 		feed.draw();
 	}
+	assert.equal(rows()[0], 'ContainerDied|bad|uid-cart|shop/cart|time 11:59:55|b died|span cart|span.container app, 129'); // in the row of another
 	const shown = () => byId('events').children.map(row => row.children[3].textContent);
 	assert.deepEqual([rows().length, shown()[0], shown().at(-1)], [120, 'app, 129', 'app, 10']);
 	feed.rebuild();
@@ -426,7 +428,7 @@ test('a row of each kind of pod', () => {
 	);
 	store.addEvent(event('last'));
 	store.applyPods({ states, pods: [] }, ['uid-cart'], now);
-	const { byId, shown } = table(store, 9);
+	const { byId, pods, shown } = table(store, 9);
 	assert.deepEqual(shown(), [
 		'2 shop|web-5d4c9-abcde|hung 90s|1/2|3|30s old: no answer|', '3 shop|new|notready|-|0|not known yet|', '4 -|uid-nameless|ready|1/1|0|-|',
 		'5 shop|last|ready|0/1|1|app died, 137|', '6 -|cart|gone|1/1|0|-|',
@@ -439,6 +441,12 @@ test('a row of each kind of pod', () => {
 	assert.deepEqual([first.children[1].title, first.children[1].children.map(b => b.textContent), gone.style.transform], ['web-5d4c9-abcde', ['web-', '5d4c9-abcde'], 'translateY(104px)']);
 	assert.deepEqual([first.id, first.attributes.role, first.children[0].attributes.role, first.children.map(cell => cell.className).join(' ')], ['row0', 'row', 'gridcell', 'namespace name state running restarts last lane']);
 	assert.deepEqual([byId('count').textContent, byId('empty').hidden, byId('rows').style.height, byId('grid').attributes['aria-rowcount']], ['4', true, '130px', '6']);
+	const looks = () => rows.map(row => [row.dataset.uid, row.className, row.children[1].title, row.children[2].dataset.severity, row.children[4].className].join(' '));
+	const before = looks();
+	store.sort.reverse = true; // a row shows another pod
+	pods.update();
+	assert.deepEqual(looks().sort(), before.sort());
+	assert.deepEqual([looks()[0], looks()[4]], ['uid-cart gone cart  restarts zero', 'uid-web old web-5d4c9-abcde problem restarts']);
 });
 
 test('the table says why it is empty', () => {
@@ -513,6 +521,9 @@ test('only the visible rows exist, and keys move the selection', () => {
 	grid.rowHeight = 46; // in a narrow window
 	resized();
 	assert.deepEqual([byId('rows').style.height, byId('rows').children[1].style.transform, shown().length], ['1840px', 'translateY(46px)', 5]);
+	grid.clientHeight = 30; // no row is whole
+	resized();
+	assert.deepEqual([press('PageDown'), press('PageUp')].map(text => text.split(' ')[0]), ['uid-p03', 'uid-p02']);
 });
 
 test('a click on a head sorts, backwards, and then as before', () => {
@@ -533,13 +544,13 @@ test('a click on a head sorts, backwards, and then as before', () => {
 });
 
 test('the tooltip of a lane', () => {
-	const store = stored(hung());
+	const store = stored(hung(), view('cart'));
 	const { byId, pods } = table(store, 3);
 	const mark = { at: now - 5000, container: 'app', text: 'died, 137\u202e' };
 	const [hang] = store.pods.get('uid-web').hangs;
 	pods.explain({ markAt: (pod, x) => (pod.name === 'web' && x === 7 ? mark : null), hangAt: (pod, x) => (x < 9 ? hang : undefined) });
-	const lane = byId('rows').querySelector('.lane');
-	lane.rect = { left: 100 };
+	const [lane, other] = byId('rows').querySelectorAll('.lane');
+	lane.rect = other.rect = { left: 100 };
 	const at = (x, element = lane) => {
 		fire(element, 'pointermove', { clientX: 100 + x });
 		return lane.title;
@@ -547,12 +558,14 @@ test('the tooltip of a lane', () => {
 	assert.deepEqual([at(7), at(8), at(9)], ['11:59:55 shop/web app died, 137‹U+202E›', 'shop/web hangs since 11:58 (90s, 3 attempts)', '']);
 	at(7);
 	assert.equal(at(8, byId('rows').querySelector('.name')), '11:59:55 shop/web app died, 137‹U+202E›');
+	assert.equal(at(10, other), '11:59:55 shop/web app died, 137‹U+202E›'); // of the first lane, which the pointer has left
+	assert.deepEqual([other.title, at(10)], ['', '']);
 });
 
 test('the whole page', async t => {
 	const byId = open();
 	const [asked, sources, limits] = [[], [], []];
-	const ahead = 3600e3; // the daemon's clock
+	let ahead = 3600e3; // the daemon's clock
 	const daemon = seconds => new Date(clock.now + ahead - seconds * 1000).toISOString();
 	const late = { lister: { ...figures().lister, late: true, lastList: daemon(20) } };
 	const answers = {
@@ -716,7 +729,9 @@ test('the whole page', async t => {
 	const outages = () => byId('lanes').drawn.filter(text => text.endsWith('outage')).map(text => text.split(' ')[3]);
 	assert.deepEqual(outages(), []);
 	sources[0].onerror();
+	answers.hour = () => 'refused';
 	await clock.pass(5000);
+	answers.hour = () => ({ periodSeconds: 10, listSeconds: [2], hung: [30], events: [4] });
 	assert.deepEqual([texts(byId, 'connection')[0], outages().length, outages()[0] > 1], ['no events: trying to connect', 1, true]);
 	sources[0].onopen();
 	answers.stages = () => { throw new TypeError('Failed to fetch'); };
@@ -734,8 +749,10 @@ test('the whole page', async t => {
 	assert.match(await aboutPods(1500), /\/pods\?pod=uid-cart$/);
 	assert.deepEqual([document.body.className, ...texts(byId, 'verdict', 'connection')], ['', 'slow', 'live']);
 	assert.match(byId('age').textContent, /^ since 1\d:\d\d \(6\ds\)$/);
-	await clock.pass(31e3); // a pod that is gone is forgotten
+	answers.stages = () => 'forbidden\n';
+	await clock.pass(31e3); // a pod that is gone is forgotten, also while there are no figures
 	assert.equal(byId('rows').children.filter(row => !row.hidden).length, 3);
+	assert.deepEqual(byId('hour').querySelectorAll('b').map(b => b.textContent), ['2.0s', '30', '4']);
 	answers.stages = () => figures(daemon(0), { verdict: { severity: 'ok', text: 'OK: fine', findings: [] }, waiting: [] });
 	await clock.pass(2000);
 	const age = () => parseInt(byId('rows').querySelector('[data-uid=uid-cart]').children[2].textContent.split(' ')[1]);
@@ -743,9 +760,11 @@ test('the whole page', async t => {
 	await clock.pass(3000);
 	assert.ok(age() >= began + 2, 'the age of a hang stands still');
 	globalThis.requestAnimationFrame = () => {}; // a tab in the background
-	answers.stages = () => figures(daemon(0), { verdict: { severity: 'problem', findings: [{ summary: 'bad' }] } });
+	ahead += 3600e3; // the clock of the daemon was set
+	answers.stages = () => figures(daemon(0), { verdict: { severity: 'problem', findings: [{ summary: 'bad', since: daemon(60) }] } });
 	await clock.pass(1500);
 	assert.equal(document.title, '● pleg-pipeline');
+	assert.match(byId('age').textContent, / \(60s\)$/);
 	globalThis.fetch = () => new Promise(() => {}); // there is no answer at all, and no word about why
 	await clock.pass(5000);
 	assert.match(texts(byId, 'verdict', 'detail').join(), /^no answer from the daemon for [34]\.\ds,$/);
