@@ -62,6 +62,7 @@ const names = store => store.visible().map(pod => pod.uid).join(' ');
 test('an event is a mark, a row of the feed, and a reason to fetch its pod', () => {
 	const store = new Store();
 	store.addEvent(event('a', { replayed: true, what: 'started', why: '', observedAt: ago(2) }));
+	assert.equal(store.pods.get('a').last.what, 'started');
 	store.addEvent(event('a'));
 	store.addEvent(event('a', { sandbox: true, what: 'removed', observedAt: ago(0) }));
 	const pod = store.pods.get('a');
@@ -155,6 +156,7 @@ test('a hang that was only slow leaves the one before', () => {
 
 test('old marks and outages expire', () => {
 	const store = stored(view('a'));
+	store.addEvent(event('a', { observedAt: ago(602) }));
 	store.addEvent(event('a', { observedAt: ago(601) }));
 	store.addEvent(event('a', { observedAt: ago(599) }));
 	store.setLive(true, now); // it was never lost
@@ -165,8 +167,9 @@ test('old marks and outages expire', () => {
 	store.setLive(true, now - 598e3);
 	store.setLive(false, now);
 	assert.deepEqual(store.outages, [[now - 620e3, now - 600e3], [now - 599e3, now - 598e3], [now, Infinity]]);
+	store.outages.unshift([now - 900e3, now - 599e3]);
 	store.expire(now);
-	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now - 599e3, now - 598e3], [now, Infinity]]]);
+	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now - 900e3, now - 599e3], [now - 599e3, now - 598e3], [now, Infinity]]]);
 	store.expire(now + 2e3);
 	assert.equal(store.pods.get('a').marks.length, 0);
 });
@@ -187,6 +190,7 @@ test('each order has its key, and pods that are equal have the order of their na
 		view('y', { state: 'hung', severity: 'problem', finding: finding(5) }), view('x', { state: 'hung', severity: 'problem', finding: finding(9) }),
 	);
 	store.pods.get('y').hangs.unshift({ since: now - 100e3, until: now - 50e3, bad: true }); // an older hang is over
+	store.pods.get('a').hangs.push({ since: now - 70e3, until: now - 50e3, bad: true });
 	store.addEvent(event('b'));
 	store.addEvent(event('d', { podNamespace: 'bank', observedAt: ago(9) }));
 	for (const [key, want, reverse] of [
@@ -198,6 +202,9 @@ test('each order has its key, and pods that are equal have the order of their na
 		store.sort = { key, reverse: true };
 		assert.equal(names(store), reverse, `${key}, reversed`);
 	}
+	const whole = stored(view('a', { running: 2, total: 2 }), view('b'), view('c', { running: 0, total: 0 }));
+	whole.sort.key = 'running';
+	assert.equal(names(whole), 'c b a');
 });
 
 test('the filter looks at names, states and containers, and the feed at events too', () => {
