@@ -111,6 +111,7 @@ test('the details of a pod', () => {
 		sandboxes: [{ id: 'sb-1', attempt: 2, state: 'ready', createdAt: ago(7200) }, { id: 'sb;2', attempt: 1, state: 'exited', createdAt: ago(9000) }],
 		containers: [
 			{ name: 'b', id: 'b1', attempt: 1, state: 'running', image: 'img-b', createdAt: ago(50), startedAt: ago(40) },
+			{ name: 'b', id: 'b0', attempt: 0, state: 'exited', image: 'img-b', createdAt: ago(70) },
 			{ name: 'a', id: 'a1', attempt: 1, state: 'exited', image: 'img-a', createdAt: ago(50), startedAt: ago(40), finishedAt: ago(30), exitCode: 0 },
 			{ name: 'a', id: 'a 2', attempt: 2, state: 'exited', image: 'img-c', createdAt: ago(20), finishedAt: ago(10), exitCode: 137, reason: 'OOMKilled', message: 'killed' },
 		],
@@ -136,6 +137,7 @@ test('the details of a pod', () => {
 		'td a', 'td 2', 'td exited', 'td 10s', 'td 137, OOMKilled, killed', 'p img-c', 'p finished 2026-03-04 11:59:50', 'p a 2',
 		'td a', 'td 1', 'td exited', 'td 30s', 'td 0', 'p img-a', 'p started 2026-03-04 11:59:20, finished 2026-03-04 11:59:30', 'p a1', 'p.command crictl inspect a1', 'p.command crictl logs a1',
 		'td b', 'td 1', 'td running', 'td 40s', 'td ', 'p img-b', 'p started 2026-03-04 11:59:20', 'p b1', 'p.command crictl inspect b1', 'p.command crictl logs b1',
+		'td b', 'td 0', 'td exited', 'td 70s', 'td ', 'p img-b', 'p ', 'p b0', 'p.command crictl inspect b0', 'p.command crictl logs b0',
 	]);
 	const more = table.querySelector('.more');
 	assert.equal(more.colSpan, 5);
