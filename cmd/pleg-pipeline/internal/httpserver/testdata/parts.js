@@ -281,6 +281,12 @@ test('the last hour', () => {
 	assert.deepEqual(bars()[0], [base, 'fillRect 240 0 59.6 25 info', 'fillRect 300 12.5 59.6 12.5 info']);
 	drawHour({ periodSeconds: 5, listSeconds: [], hung: [0], events: null });
 	assert.deepEqual(shown(), ['–', '0', '–']);
+	assert.deepEqual([canvas.width, canvas.height], [720, 52]);
+	figures[0].clientWidth = 300;
+	drawHour({ periodSeconds: 5 });
+	assert.deepEqual([canvas.width, canvas.height, shown()[0]], [600, 52, '–']);
+	figures[0].clientWidth = 360;
+	drawHour({ periodSeconds: 5, listSeconds: [], hung: [0], events: null });
 	assert.deepEqual(bars(), [[base], [base, 'fillRect 359.5 25 1 0 bad'], [base]]);
 });
 
