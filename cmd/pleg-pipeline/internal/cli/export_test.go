@@ -34,6 +34,9 @@ func Release(t testing.TB, of, commit string) {
 	version, revision = of, commit
 }
 
+// Identify keeps the name and version of a runtime.
+var Identify = identify
+
 // NewBuildMetric returns pleg_build_info.
 var NewBuildMetric = newBuildMetric
 
