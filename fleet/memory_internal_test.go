@@ -155,6 +155,7 @@ type memoryStream struct {
 	// info is the state without messages, and TimeStamp the time at the server; if zero, now.
 	info  jetstream.StreamInfo
 	takes time.Duration // each state
+	found int           // states with the subjects of a filter
 	err   error         // of each state
 	full  error         // of each message to store, and of its creation
 	made  int           // attempts to create it
@@ -263,6 +264,7 @@ func (s *memoryStream) Info(ctx context.Context, filter ...jetstream.StreamInfoO
 	s.with(func() {
 		info, err = s.state(), s.err
 		for _, of := range filter {
+			s.found++
 			for _, m := range s.held {
 				if covers(asked(of).FieldByName("SubjectFilter").String(), m.Subject) {
 					info.State.Subjects[m.Subject]++

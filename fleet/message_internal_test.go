@@ -216,10 +216,10 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// The last event of a node is that of its newest event, state or Synced.
+// The last event of a node is that of its newest event, state or Synced. Another daemon counts from the beginning.
 func TestProgress(t *testing.T) {
 	for k, noted := range map[kind]bool{ofEvent: true, ofState: true, ofSynced: true, ofGap: false, ofAgent: false, ofGone: false} {
-		p := progress{epoch: "d", seq: 1}
+		p := progress{epoch: "d", seq: 9}
 		if p.note(&message{kind: k, data: data{Event: pleg.Event{Epoch: "e", Seq: 2}}}); (p == progress{epoch: "e", seq: 2}) != noted {
 			t.Errorf("after a message of kind %s it is %+v", k, p)
 		}

@@ -709,6 +709,26 @@ func TestNamesOfAPublisher(t *testing.T) {
 	}
 }
 
+// An answer that has not come after a minute is forgotten, also one of another domain: the client keeps only some of them.
+func TestAnswersThatNeverCome(t *testing.T) {
+	for _, domain := range []string{"", "hub"} {
+		kit.Bubble(t, domain, func(t *testing.T) {
+			pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
+			kit.Must(t, err)
+			p, err := NewPublisher(PublisherOptions{Conn: connectTo(t, 1<<20), Source: pipe, Domain: domain, Cluster: "c", Node: "n"})
+			kit.Must(t, err)
+			_, err = p.js.PublishMsgAsync(nats.NewMsg("s"))
+			kit.Must(t, err)
+			for after, want := range []int{1, 0} {
+				time.Sleep(time.Minute - time.Second/2)
+				if n := p.js.PublishAsyncPending(); n != want {
+					t.Errorf("%d answers are awaited after about %d min, want %d", n, after+1, want)
+				}
+			}
+		})
+	}
+}
+
 // An agent begins with the pods of which the server has messages. Those of another node are not its own, and those that are gone
 // are forgotten.
 func TestAgentBegins(t *testing.T) {

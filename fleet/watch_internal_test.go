@@ -418,6 +418,9 @@ func TestQuietWatch(t *testing.T) {
 			if err := w.connect(ctx); !errors.Is(err, context.DeadlineExceeded) || marks < most/2 || marks > most || !maps.Equal(gone, map[string]string{"left": NodeGone, "too": NodeGone}) {
 				t.Errorf("%v after %d marks in a minute, want %d to %d; %q, want that two nodes have left", err, marks, most/2, most, gone)
 			}
+			if stream.found != 2 {
+				t.Errorf("it looked for nodes that have left %d times in a minute, want one look each 20 s", stream.found)
+			}
 			stream.err = errors.New("broken")
 			if err := w.look(t.Context()); !errors.Is(err, stream.err) {
 				t.Errorf("look() = %v, want %v", err, stream.err)

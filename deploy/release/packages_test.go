@@ -134,6 +134,15 @@ func TestRPM(t *testing.T) {
 	}
 }
 
+// An upgrade of the RPM keeps the settings, as that of the other package does in TestDeb: rpm2cpio does not show it.
+func TestUpgradeOfTheRPM(t *testing.T) {
+	text, err := os.ReadFile("nfpm.yaml")
+	requireOK(t, err)
+	if want := "dst: " + settings + "\n    type: config|noreplace\n"; !strings.Contains(string(text), want) {
+		t.Errorf("the packages are of\n%s, want %s", text, want)
+	}
+}
+
 // settings is the file with the settings of the unit.
 const settings = "/etc/pleg-pipeline/pleg-pipeline.yaml"
 

@@ -62,7 +62,7 @@ func TestRunCountsDroppedLines(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
-		code <- cli.Execute(ctx, cli.Process{Args: []string{"run", "-v", "debug", "-r", path}, Out: io.Discard, Err: gated{said, gate}})
+		code <- cli.Execute(ctx, cli.Process{Args: []string{"run", "-v", "debug", "--log-format=json", "-r", path}, Out: io.Discard, Err: gated{said, gate}})
 	}()
 	kitprocess.Eventually(t, "lists", func(context.Context) error {
 		if n := runtime.Whole.Load(); n < 4 { // one of them is for the sizes of lists
@@ -78,7 +78,7 @@ func TestRunCountsDroppedLines(t *testing.T) {
 		return nil
 	})
 	stop()
-	if got, want := <-code, regexp.MustCompile(`(?m)^pleg-pipeline: nobody read stderr: [1-9]\d* lines were dropped\n`); got != cli.ExitOK || !want.MatchString(said.String()) {
+	if got, want := <-code, regexp.MustCompile(`(?m)^{"time":"[^"]*","level":"INFO","msg":"nobody read stderr: [1-9]\d* lines were dropped"}\n`); got != cli.ExitOK || !want.MatchString(said.String()) {
 		t.Errorf("exit code %d, want a line %v after %.500s", got, want, said)
 	}
 }

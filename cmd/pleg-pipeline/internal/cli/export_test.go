@@ -37,6 +37,9 @@ func Release(t testing.TB, of, commit string) {
 // BuildOf returns the version and the commit of a build.
 var BuildOf = buildOf
 
+// Identify keeps the name and version of a runtime.
+var Identify = identify
+
 // NewBuildMetric returns pleg_build_info.
 var NewBuildMetric = newBuildMetric
 

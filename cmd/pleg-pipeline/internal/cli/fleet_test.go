@@ -181,6 +181,7 @@ func TestViewsOfACluster(t *testing.T) {
 	of := map[string]string{
 		"ALL": serveCluster(t, streams, 0, 0), "FULL": serveCluster(t, streams, 1000, 0),
 		"EMPTY": serveCluster(t, map[string][]storedMessage{"pleg-v2-c": nil, "KV_pleg-agents": nil}, 0, 0), "NONE": serveCluster(t, nil, 0, 0),
+		"LOST": serveCluster(t, map[string][]storedMessage{"pleg-v2-c": streams["pleg-v2-c"]}, 0, 0), // without the bucket
 	}
 	var all strings.Builder
 	for _, args := range []string{
@@ -189,6 +190,7 @@ func TestViewsOfACluster(t *testing.T) {
 		"ALL events --replay --follow=false", "ALL events --replay --follow=false --node n3 -o json", "ALL events --replay --follow=false -n none",
 		"ALL events --replay --follow=false --node n9", "ALL events --node n9", "ALL events --since 1h --follow=false --node n3",
 		"EMPTY pods", "EMPTY doctor", "EMPTY events --replay --follow=false", "NONE pods",
+		"ALL fleet forget --silent-for 90m", "LOST fleet forget --silent-for 90m",
 	} {
 		place, line, _ := strings.Cut(args, " ")
 		code, stdout, stderr := run(t, append(strings.Fields(line), "--fleet", "nats://"+of[place], "--cluster", "c")...)

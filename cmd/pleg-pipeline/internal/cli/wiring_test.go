@@ -10,16 +10,21 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -221,4 +226,43 @@ func getPage(t *testing.T, web *bufconn.Listener, path string) string {
 	body, err := io.ReadAll(answer.Body)
 	kit.Must(t, err)
 	return string(body)
+}
+
+// versions is a runtime that answers with these versions, one after the other; with an error in the place of an empty one.
+type versions struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+
+	left []string
+}
+
+// Version implements the service.
+func (v *versions) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	version := v.left[0]
+	if v.left = v.left[1:]; version == "" {
+		return nil, status.Error(codes.Internal, "it starts")
+	}
+	return &runtimeapi.VersionResponse{RuntimeName: "crio", RuntimeVersion: version}, nil
+}
+
+// The page names the version of the runtime, also after an update, and the last one while the runtime does not say it.
+func TestVersionOfTheRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := grpc.NewServer()
+		runtimeapi.RegisterRuntimeServiceServer(server, &versions{left: []string{"", "1", "", "2", "2"}})
+		dial, _ := kit.Serve(t, kit.GRPC(server))
+		client, err := cri.New("/in-memory", cri.Options{DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })}})
+		kit.Must(t, err)
+		var name atomic.Value
+		name.Store("its address")
+		stop := kit.Run(t, func(ctx context.Context) error { return cli.Identify(ctx, client, &name) })
+		for minute, want := range []string{"its address", "crio 1", "crio 1", "crio 2"} {
+			synctest.Wait()
+			if got := name.Load(); got != want {
+				t.Errorf("after %d min the name is %q, want %q", minute, got, want)
+			}
+			time.Sleep(time.Minute)
+		}
+		kit.Must(t, stop())
+		kit.Must(t, client.Close())
+	})
 }

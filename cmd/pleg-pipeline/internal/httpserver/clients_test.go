@@ -200,6 +200,14 @@ func TestRefusedRequests(t *testing.T) {
 				t.Errorf("%+v has the policy %q", test, policy)
 			}
 		}
+		began := time.Now()
+		for range 2 * httpserver.MaxRate {
+			r := httptest.NewRequestWithContext(overLoopback, "GET", "http://evil.example/pods", nil)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("refused requests took %v, want that they take no turn of others", took)
+		}
 	})
 }
 

@@ -80,6 +80,7 @@ func TestEventsRefusals(t *testing.T) {
 		{"?since=475", "", `"475" has no epoch, so it may be a number of another pipeline: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120`},
 		{"?since=-1h", "", `"-1h" is not a position: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120`},
 		{"?name=" + strings.Repeat("x", 101), "", "name has 101 bytes, the limit is 100"},
+		{"?name=" + strings.Repeat("%C3%A9", 51), "", "name has 102 bytes, the limit is 100"},
 		{"", "what?", `"what?" is not a position: want EPOCH:SEQ, such as 3c5e1f0a9b7d2468:120`},
 		{"?a;b", "", "invalid semicolon separator in query"},
 	} {

@@ -183,6 +183,9 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		runtime.SetInspectFault(plegtest.Hang)
 		time.Sleep(2*pipeline.DefaultRelistThreshold + 37*time.Millisecond)
 		expectReady(t, open, 503, "these pods wait: shop/")
+		if code, text := ask(t, open, "GET", "/pods/nosuch"); code != http.StatusNotFound {
+			t.Errorf("an unknown pod = %d %q, want 404", code, text)
+		}
 		expectReady(t, closed, 503, "[-]pleg failed: the last successful list began 500ms ago, 2 pods wait for an inspection\n")
 		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
 		time.Sleep(time.Minute)

@@ -148,39 +148,41 @@ func TestConnectionsAreLimited(t *testing.T) {
 	if httpserver.MaxStreams != connections/2 {
 		t.Errorf("%d connections may be streams, want half of them", httpserver.MaxStreams)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		l := bufconn.Listen(buffer)
-		var entered atomic.Int32
-		release := make(chan struct{})
-		serveOn(t, l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			entered.Add(1)
-			<-release
-		}), "")
-		for range connections + 1 {
-			go func() {
-				conn, err := l.Dial()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer conn.Close()
-				_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-				_, _ = io.Copy(io.Discard, conn)
-			}()
-			// One after the other: many timers of a bubble at once crash the race detector of Go 1.26.
-			synctest.Wait()
-		}
-		if n := entered.Load(); n != connections {
-			t.Errorf("%d connections are served, want %d", n, connections)
-		}
-		for range connections + 1 { // nor may they end at once
-			release <- struct{}{}
-			synctest.Wait()
-			if n := entered.Load(); n != connections+1 {
-				t.Errorf("%d connections are served after one has ended, want one more", n)
+	for _, webConfig := range []string{"", write(t, "{}")} {
+		synctest.Test(t, func(t *testing.T) {
+			l := bufconn.Listen(buffer)
+			var entered atomic.Int32
+			release := make(chan struct{})
+			serveOn(t, l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				entered.Add(1)
+				<-release
+			}), webConfig)
+			for range connections + 1 {
+				go func() {
+					conn, err := l.Dial()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
+					_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+					_, _ = io.Copy(io.Discard, conn)
+				}()
+				// One after the other: many timers of a bubble at once crash the race detector of Go 1.26.
+				synctest.Wait()
 			}
-		}
-	})
+			if n := entered.Load(); n != connections {
+				t.Errorf("web configuration %q: %d connections are served, want %d", webConfig, n, connections)
+			}
+			for range connections + 1 { // nor may they end at once
+				release <- struct{}{}
+				synctest.Wait()
+				if n := entered.Load(); n != connections+1 {
+					t.Errorf("web configuration %q: %d connections are served after one has ended, want one more", webConfig, n)
+				}
+			}
+		})
+	}
 }
 
 // TestLargeHeader sends more than the server reads.

@@ -380,6 +380,11 @@ func TestErrorOfTheReceiver(t *testing.T) {
 			for name, want := range tc.counts {
 				kit.RequireMetric(t, registry, want, "pleg_otlp_"+name+"_total")
 			}
+			time.Sleep(time.Minute) // the source has no more: records come again only from its history
+			synctest.Wait()
+			if !slices.Equal(r.sizes, []int{1, 2}) {
+				t.Errorf("requests of %v records, want that none is sent again by itself", r.sizes)
+			}
 		})
 	}
 }

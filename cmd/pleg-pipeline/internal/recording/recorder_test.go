@@ -215,6 +215,9 @@ func TestFileOfARecorder(t *testing.T) {
 			recorder.Stop()
 			kit.Must(t, recorder.Run())
 			_, _ = client.Close(), stop()
+			if answers, _ := recorder.Totals(); answers != strings.Count(out.String(), `"method"`) {
+				t.Errorf("%d answers and errors, want all:\n%s", answers, &out)
+			}
 			kit.Golden(t, "testdata/"+name+".golden", aWord.ReplaceAllString(anID.ReplaceAllString(out.String(), "ID"), "WORD"))
 		})
 	}

@@ -138,6 +138,32 @@ func TestRequestIsRedactedInTheLineAlone(t *testing.T) {
 	}
 }
 
+// The window has the beginning of a trouble and its end, after which nothing is a problem: the next file must not begin with it.
+func TestEndOfATroubleIsALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		incidents, err := NewIncidents(t.TempDir(), "test")
+		kit.Must(t, err)
+		began := time.Now()
+		stop := kit.Run(t, func(ctx context.Context) error {
+			return incidents.Run(ctx, func() (s pleg.Status) {
+				if time.Since(began) < 3*time.Second {
+					s.Troubles = []pleg.Trouble{{Cause: "disk", Problem: true}}
+				}
+				return s
+			}, slog.New(slog.DiscardHandler))
+		})
+		time.Sleep(10 * time.Second)
+		_ = stop()
+		var got []string
+		for _, l := range incidents.window.lines {
+			got = append(got, fmt.Sprint(time.Duration(l.At), bytes.Contains(l.Node, []byte("disk"))))
+		}
+		if want := "[1s true 3s false]"; fmt.Sprint(got) != want {
+			t.Errorf("the lines are %v, want %s", got, want)
+		}
+	})
+}
+
 // The keys that the kubelet and Kubernetes use, the programs of a runtime, reasons and random ids stay, and nothing that is like one.
 func TestRedactionKeepsExactly(t *testing.T) {
 	t.Parallel()

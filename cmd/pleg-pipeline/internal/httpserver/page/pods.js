@@ -17,7 +17,6 @@ export class Pods {
 	#store;
 	#onOpen;
 	#now;
-	#hover;
 	#drawn = ''; // the chips, as text
 	#height = 0;
 
@@ -251,8 +250,7 @@ export class Pods {
 			} else if (hang) {
 				title = inert(`${pod.title} ${hang.what} ${since(hang, this.#now())}`);
 			}
-			if (lane && this.#hover !== title) {
-				this.#hover = title;
+			if (lane && lane.title !== title) {
 				lane.title = title;
 			}
 		});

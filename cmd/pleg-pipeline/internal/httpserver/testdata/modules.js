@@ -61,7 +61,8 @@ const names = store => store.visible().map(pod => pod.uid).join(' ');
 
 test('an event is a mark, a row of the feed, and a reason to fetch its pod', () => {
 	const store = new Store();
-	store.addEvent(event('a', { replayed: true, what: 'started', why: '' }));
+	store.addEvent(event('a', { replayed: true, what: 'started', why: '', observedAt: ago(2) }));
+	assert.equal(store.pods.get('a').last.what, 'started');
 	store.addEvent(event('a'));
 	store.addEvent(event('a', { sandbox: true, what: 'removed', observedAt: ago(0) }));
 	const pod = store.pods.get('a');
@@ -77,6 +78,10 @@ test('an event is a mark, a row of the feed, and a reason to fetch its pod', () 
 		store.addEvent(event('a', { what: n }));
 	}
 	assert.deepEqual([store.feed.length, store.feed.at(-1).what, pod.marks.length, pod.marks.at(-1).text], [200, 249, 120, '249, 137']);
+	for (let n = 0; n < 5100; n++) { // more texts than are remembered
+		store.addEvent(event('a', { what: String(n) }));
+		assert.equal(pod.marks.at(-1).text, `${n}, 137`);
+	}
 });
 
 test('a pod of the history that no answer has is gone', () => {
@@ -111,7 +116,7 @@ test('a pod that an answer lacks is gone, and disappears after a while', () => {
 	assert.equal(names(store), 'a c');
 	store.applyPods({ states, pods: [view('a')] }, null, now + 31e3);
 	store.expire(now + 45e3);
-	assert.equal(names(store), 'a');
+	assert.deepEqual([names(store), store.pods.get('a').restarts], ['a', 0]);
 	assert.deepEqual(store.counts(), new Map([['hung', { n: 0, severity: '' }], ['notready', { n: 0, severity: '' }], ['ready', { n: 1, severity: 'ok' }], ['gone', { n: 0, severity: '' }]]));
 });
 
@@ -121,19 +126,22 @@ test('a hang lasts until its pod works or is gone; one that was only slow is for
 		const store = stored(hangs(severity, { inspection: { since: ago(9) } }));
 		store.applyPods({ states, pods: [hangs(severity, { inspection: { since: ago(9) } })] }, ['a'], now);
 		store.applyPods({ states, pods: [hangs(severity, { inspection: { since: ago(4) } })] }, ['a'], now);
-		store.applyPods({ states, pods: [hangs('warning', { inspection: { since: ago(4) } })] }, ['a'], now); // it was a problem
+		const later = { since: ago(50), attempts: 4, what: 'fails' };
+		store.applyPods({ states, pods: [hangs('warning', { inspection: { since: ago(4) }, finding: later })] }, ['a'], now); // it was a problem
 		const [hang] = store.pods.get('a').hangs;
-		assert.deepEqual(hang, { since: now - 60e3, until: Infinity, attempts: 3, what: 'hangs', bad: severity === 'problem', tries: [now - 9e3, now - 4e3] });
+		assert.deepEqual(hang, { since: now - 50e3, until: Infinity, attempts: 4, what: 'fails', bad: severity === 'problem', tries: [now - 9e3, now - 4e3] });
 		store.applyPods({ states, pods }, ['a'], now);
 		assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
 		store.expire(now + 20e3);
 		assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
+		store.expire(now + 31e3);
+		assert.equal(store.pods.has('a'), pods.length > 0);
 		if (pods.length > 0) {
 			store.expire(now + 599e3);
 			assert.deepEqual(store.pods.get('a').hangs.map(h => h.until), want);
 		}
 		store.expire(now + 600e3);
-		assert.deepEqual(store.pods.get('a')?.hangs ?? [], []);
+		assert.deepEqual(store.pods.get('a')?.hangs, pods.length > 0 ? [] : undefined);
 	}
 });
 
@@ -148,6 +156,7 @@ test('a hang that was only slow leaves the one before', () => {
 
 test('old marks and outages expire', () => {
 	const store = stored(view('a'));
+	store.addEvent(event('a', { observedAt: ago(602) }));
 	store.addEvent(event('a', { observedAt: ago(601) }));
 	store.addEvent(event('a', { observedAt: ago(599) }));
 	store.setLive(true, now); // it was never lost
@@ -158,8 +167,9 @@ test('old marks and outages expire', () => {
 	store.setLive(true, now - 598e3);
 	store.setLive(false, now);
 	assert.deepEqual(store.outages, [[now - 620e3, now - 600e3], [now - 599e3, now - 598e3], [now, Infinity]]);
+	store.outages.unshift([now - 900e3, now - 599e3]);
 	store.expire(now);
-	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now - 599e3, now - 598e3], [now, Infinity]]]);
+	assert.deepEqual([store.pods.get('a').marks.length, store.outages], [1, [[now - 900e3, now - 599e3], [now - 599e3, now - 598e3], [now, Infinity]]]);
 	store.expire(now + 2e3);
 	assert.equal(store.pods.get('a').marks.length, 0);
 });
@@ -180,6 +190,7 @@ test('each order has its key, and pods that are equal have the order of their na
 		view('y', { state: 'hung', severity: 'problem', finding: finding(5) }), view('x', { state: 'hung', severity: 'problem', finding: finding(9) }),
 	);
 	store.pods.get('y').hangs.unshift({ since: now - 100e3, until: now - 50e3, bad: true }); // an older hang is over
+	store.pods.get('a').hangs.push({ since: now - 70e3, until: now - 50e3, bad: true });
 	store.addEvent(event('b'));
 	store.addEvent(event('d', { podNamespace: 'bank', observedAt: ago(9) }));
 	for (const [key, want, reverse] of [
@@ -191,6 +202,9 @@ test('each order has its key, and pods that are equal have the order of their na
 		store.sort = { key, reverse: true };
 		assert.equal(names(store), reverse, `${key}, reversed`);
 	}
+	const whole = stored(view('a', { running: 2, total: 2 }), view('b'), view('c', { running: 0, total: 0 }));
+	whole.sort.key = 'running';
+	assert.equal(names(whole), 'c b a');
 });
 
 test('the filter looks at names, states and containers, and the feed at events too', () => {
@@ -226,10 +240,11 @@ test('the stream resumes after its last position, also after a refusal', t => {
 	follow({ onEvent: e => seen.push(e.seq), onState: state => seen.push(state) });
 	assert.equal(sources[0].url, '/events?name=page&words=true&replay=true&since=1h');
 	sources[0].onopen();
+	sources[0].onmessage({ lastEventId: 'e:6', data: '{"seq":6}' });
 	sources[0].onmessage({ lastEventId: 'e:7', data: '{"seq":7}' });
 	sources[0].onmessage({ lastEventId: '', data: '{"seq":8}' });
 	sources[0].onerror(); // the browser connects again
-	assert.deepEqual([seen, sources.length], [['live', 7, 8, 'lost'], 1]);
+	assert.deepEqual([seen, sources.length], [['live', 6, 7, 8, 'lost'], 1]);
 	for (let n = 0; n < 6; n++) {
 		sources.at(-1).readyState = 2;
 		sources.at(-1).onerror();

@@ -111,6 +111,7 @@ test('the details of a pod', () => {
 		sandboxes: [{ id: 'sb-1', attempt: 2, state: 'ready', createdAt: ago(7200) }, { id: 'sb;2', attempt: 1, state: 'exited', createdAt: ago(9000) }],
 		containers: [
 			{ name: 'b', id: 'b1', attempt: 1, state: 'running', image: 'img-b', createdAt: ago(50), startedAt: ago(40) },
+			{ name: 'b', id: 'b0', attempt: 0, state: 'exited', image: 'img-b', createdAt: ago(70) },
 			{ name: 'a', id: 'a1', attempt: 1, state: 'exited', image: 'img-a', createdAt: ago(50), startedAt: ago(40), finishedAt: ago(30), exitCode: 0 },
 			{ name: 'a', id: 'a 2', attempt: 2, state: 'exited', image: 'img-c', createdAt: ago(20), finishedAt: ago(10), exitCode: 137, reason: 'OOMKilled', message: 'killed' },
 		],
@@ -136,6 +137,7 @@ test('the details of a pod', () => {
 		'td a', 'td 2', 'td exited', 'td 10s', 'td 137, OOMKilled, killed', 'p img-c', 'p finished 2026-03-04 11:59:50', 'p a 2',
 		'td a', 'td 1', 'td exited', 'td 30s', 'td 0', 'p img-a', 'p started 2026-03-04 11:59:20, finished 2026-03-04 11:59:30', 'p a1', 'p.command crictl inspect a1', 'p.command crictl logs a1',
 		'td b', 'td 1', 'td running', 'td 40s', 'td ', 'p img-b', 'p started 2026-03-04 11:59:20', 'p b1', 'p.command crictl inspect b1', 'p.command crictl logs b1',
+		'td b', 'td 0', 'td exited', 'td 70s', 'td ', 'p img-b', 'p ', 'p b0', 'p.command crictl inspect b0', 'p.command crictl logs b0',
 	]);
 	const more = table.querySelector('.more');
 	assert.equal(more.colSpan, 5);
@@ -155,7 +157,7 @@ test('the details of a pod', () => {
 	details.draw(store, now + 3000);
 	assert.notEqual(drawn(), second);
 	document.getSelection = () => ({ type: 'Caret', anchorNode: summary });
-	store.applyPods({ states, pods: [hung({ severity: 'warning' })] }, ['uid-web'], now);
+	store.applyPods({ states, pods: [hung({ severity: 'warning', currentAsOf: ago(1) })] }, ['uid-web'], now);
 	details.draw(store, now);
 	assert.deepEqual(outline(section.children[1]), [
 		'dt state', 'dd!warning hung', 'dt trouble', 'dd!warning hangs since 11:58 (90s, 3 attempts)', 'dt next try', 'dd in 20s', 'dt do', 'dd look at it', 'dt UID', 'dd uid-web',
@@ -172,6 +174,7 @@ test('the details of a pod', () => {
 	store.applyPods({ states, pods: [] }, ['uid-web'], now);
 	details.draw(store, now + 10000);
 	assert.deepEqual(outline(section.children[1]).slice(0, 2), ['dt state', 'dd gone']);
+	assert.ok(!outline(section.children[1]).includes('dt trouble'));
 
 	details.open('uid-cart', store, now); // the focus was in the filter before
 	assert.deepEqual(outline(section.children[1]), ['dt state', 'dd!ok ready', 'dt UID', 'dd uid-cart']);
@@ -179,9 +182,10 @@ test('the details of a pod', () => {
 	assert.deepEqual([details.isOpen, typed.stopped], [true, false]);
 	const escape = fire(section, 'keydown', { key: 'Escape' });
 	assert.deepEqual([details.isOpen, details.uid, section.children.length, escape.stopped, document.activeElement.id], [false, '', 0, true, 'filter']);
+	byId('grid').focus();
 	details.open('uid-web', store, now);
 	fire(section.querySelector('button'), 'click');
-	assert.equal(details.isOpen, false);
+	assert.deepEqual([details.isOpen, document.activeElement.id], [false, 'grid']);
 	details.draw(store, now + 60e3);
 	details.open('uid-nobody', store, now);
 	assert.equal(section.children.length, 0);
@@ -241,9 +245,10 @@ test('the feed shows the newest events first', () => {
 	assert.deepEqual(rows(), [gap]); // the event has no words of the image
 	store.setFilter('');
 	for (let n = 0; n < 130; n++) {
-		store.addEvent(event('web', { why: String(n) }));
+		store.addEvent(event(n === 129 ? 'cart' : 'web', { why: String(n) }));
 		feed.draw();
 	}
+	assert.equal(rows()[0], 'ContainerDied|bad|uid-cart|shop/cart|time 11:59:55|b died|span cart|span.container app, 129'); // in the row of another
 	const shown = () => byId('events').children.map(row => row.children[3].textContent);
 	assert.deepEqual([rows().length, shown()[0], shown().at(-1)], [120, 'app, 129', 'app, 10']);
 	feed.rebuild();
@@ -272,8 +277,16 @@ test('the last hour', () => {
 	assert.deepEqual([canvas.width, canvas.height, canvas.style, canvas.getContext().scale], [720, 52, { width: '360px', height: '26px' }, '2 0 0 2 0 0']);
 	drawHour({ periodSeconds: 600, listSeconds: [10.1], hung: [], events: [] });
 	assert.deepEqual(bars()[0], [base, 'fillRect 300 0 59.6 25 bad']);
+	drawHour({ periodSeconds: 600, listSeconds: [0.5, 0.25], hung: [], events: [] });
+	assert.deepEqual(bars()[0], [base, 'fillRect 240 0 59.6 25 info', 'fillRect 300 12.5 59.6 12.5 info']);
 	drawHour({ periodSeconds: 5, listSeconds: [], hung: [0], events: null });
 	assert.deepEqual(shown(), ['–', '0', '–']);
+	assert.deepEqual([canvas.width, canvas.height], [720, 52]);
+	figures[0].clientWidth = 300;
+	drawHour({ periodSeconds: 5 });
+	assert.deepEqual([canvas.width, canvas.height, shown()[0]], [600, 52, '–']);
+	figures[0].clientWidth = 360;
+	drawHour({ periodSeconds: 5, listSeconds: [], hung: [0], events: null });
 	assert.deepEqual(bars(), [[base], [base, 'fillRect 359.5 25 1 0 bad'], [base]]);
 });
 
@@ -426,7 +439,7 @@ test('a row of each kind of pod', () => {
 	);
 	store.addEvent(event('last'));
 	store.applyPods({ states, pods: [] }, ['uid-cart'], now);
-	const { byId, shown } = table(store, 9);
+	const { byId, pods, shown } = table(store, 9);
 	assert.deepEqual(shown(), [
 		'2 shop|web-5d4c9-abcde|hung 90s|1/2|3|30s old: no answer|', '3 shop|new|notready|-|0|not known yet|', '4 -|uid-nameless|ready|1/1|0|-|',
 		'5 shop|last|ready|0/1|1|app died, 137|', '6 -|cart|gone|1/1|0|-|',
@@ -439,6 +452,12 @@ test('a row of each kind of pod', () => {
 	assert.deepEqual([first.children[1].title, first.children[1].children.map(b => b.textContent), gone.style.transform], ['web-5d4c9-abcde', ['web-', '5d4c9-abcde'], 'translateY(104px)']);
 	assert.deepEqual([first.id, first.attributes.role, first.children[0].attributes.role, first.children.map(cell => cell.className).join(' ')], ['row0', 'row', 'gridcell', 'namespace name state running restarts last lane']);
 	assert.deepEqual([byId('count').textContent, byId('empty').hidden, byId('rows').style.height, byId('grid').attributes['aria-rowcount']], ['4', true, '130px', '6']);
+	const looks = () => rows.map(row => [row.dataset.uid, row.className, row.children[1].title, row.children[2].dataset.severity, row.children[4].className].join(' '));
+	const before = looks();
+	store.sort.reverse = true; // a row shows another pod
+	pods.update();
+	assert.deepEqual(looks().sort(), before.sort());
+	assert.deepEqual([looks()[0], looks()[4]], ['uid-cart gone cart  restarts zero', 'uid-web old web-5d4c9-abcde problem restarts']);
 });
 
 test('the table says why it is empty', () => {
@@ -469,7 +488,7 @@ test('a chip for each state is a filter', () => {
 	pods.update();
 	assert.equal(byId('states').children[0], same);
 	fire(same, 'click');
-	assert.deepEqual([chips(), shown().length], [['ready 3 ready ok false button'], 3]);
+	assert.deepEqual([chips(), shown().map(row => row.split('|')[2])], [['ready 3 ready ok false button'], ['ready', 'ready', 'ready']]);
 });
 
 test('only the visible rows exist, and keys move the selection', () => {
@@ -513,6 +532,9 @@ test('only the visible rows exist, and keys move the selection', () => {
 	grid.rowHeight = 46; // in a narrow window
 	resized();
 	assert.deepEqual([byId('rows').style.height, byId('rows').children[1].style.transform, shown().length], ['1840px', 'translateY(46px)', 5]);
+	grid.clientHeight = 30; // no row is whole
+	resized();
+	assert.deepEqual([press('PageDown'), press('PageUp')].map(text => text.split(' ')[0]), ['uid-p03', 'uid-p02']);
 });
 
 test('a click on a head sorts, backwards, and then as before', () => {
@@ -533,13 +555,13 @@ test('a click on a head sorts, backwards, and then as before', () => {
 });
 
 test('the tooltip of a lane', () => {
-	const store = stored(hung());
+	const store = stored(hung(), view('cart'));
 	const { byId, pods } = table(store, 3);
 	const mark = { at: now - 5000, container: 'app', text: 'died, 137\u202e' };
 	const [hang] = store.pods.get('uid-web').hangs;
 	pods.explain({ markAt: (pod, x) => (pod.name === 'web' && x === 7 ? mark : null), hangAt: (pod, x) => (x < 9 ? hang : undefined) });
-	const lane = byId('rows').querySelector('.lane');
-	lane.rect = { left: 100 };
+	const [lane, other] = byId('rows').querySelectorAll('.lane');
+	lane.rect = other.rect = { left: 100 };
 	const at = (x, element = lane) => {
 		fire(element, 'pointermove', { clientX: 100 + x });
 		return lane.title;
@@ -547,12 +569,14 @@ test('the tooltip of a lane', () => {
 	assert.deepEqual([at(7), at(8), at(9)], ['11:59:55 shop/web app died, 137‹U+202E›', 'shop/web hangs since 11:58 (90s, 3 attempts)', '']);
 	at(7);
 	assert.equal(at(8, byId('rows').querySelector('.name')), '11:59:55 shop/web app died, 137‹U+202E›');
+	assert.equal(at(10, other), '11:59:55 shop/web app died, 137‹U+202E›'); // of the first lane, which the pointer has left
+	assert.deepEqual([other.title, at(10)], ['', '']);
 });
 
 test('the whole page', async t => {
 	const byId = open();
 	const [asked, sources, limits] = [[], [], []];
-	const ahead = 3600e3; // the daemon's clock
+	let ahead = 3600e3; // the daemon's clock
 	const daemon = seconds => new Date(clock.now + ahead - seconds * 1000).toISOString();
 	const late = { lister: { ...figures().lister, late: true, lastList: daemon(20) } };
 	const answers = {
@@ -632,6 +656,20 @@ test('the whole page', async t => {
 	assert.equal(await aboutPods(300), '/pods?pod=uid-web');
 	answers.pods = () => ({ states, pods: [view('web'), view('cart'), view('new')] });
 	assert.equal(await aboutPods(300), '/pods'); // all, as one is unknown
+	const all = answers.pods;
+	answers.pods = () => {
+		send(event('web', { replayed: true })); // after the daemon looked
+		return all();
+	};
+	send(event('cart', { replayed: true }));
+	assert.equal(await aboutPods(300), '/pods?pod=uid-cart');
+	answers.pods = () => {
+		send({ type: 'Synced', observedAt: daemon(0), replayed: true });
+		return all();
+	};
+	assert.equal(await aboutPods(300), '/pods?pod=uid-web');
+	answers.pods = all;
+	assert.equal(await aboutPods(300), '/pods');
 	await clock.pass(500);
 	assert.equal(byId('count').textContent, '3');
 
@@ -702,8 +740,10 @@ test('the whole page', async t => {
 	const outages = () => byId('lanes').drawn.filter(text => text.endsWith('outage')).map(text => text.split(' ')[3]);
 	assert.deepEqual(outages(), []);
 	sources[0].onerror();
+	answers.hour = () => 'refused';
 	await clock.pass(5000);
-	assert.deepEqual([texts(byId, 'connection')[0], outages().length, outages()[0] > 1], ['no events: trying to connect', 1, true]);
+	answers.hour = () => ({ periodSeconds: 10, listSeconds: [2], hung: [30], events: [4] });
+	assert.deepEqual([texts(byId, 'connection')[0], outages().length, outages()[0] > 1 && outages()[0] < 3], ['no events: trying to connect', 1, true]);
 	sources[0].onopen();
 	answers.stages = () => { throw new TypeError('Failed to fetch'); };
 	await clock.pass(3000);
@@ -720,8 +760,17 @@ test('the whole page', async t => {
 	assert.match(await aboutPods(1500), /\/pods\?pod=uid-cart$/);
 	assert.deepEqual([document.body.className, ...texts(byId, 'verdict', 'connection')], ['', 'slow', 'live']);
 	assert.match(byId('age').textContent, /^ since 1\d:\d\d \(6\ds\)$/);
-	await clock.pass(31e3); // a pod that is gone is forgotten
+	const trouble = () => byId('details').textContent.match(/hangs since 1\d:\d\d \((\d+)s\)/)[1];
+	fire(byId('rows').querySelector('[data-uid=uid-cart]'), 'click');
+	assert.match(trouble(), /^6\d$/);
+	answers.stages = () => 'forbidden\n';
+	send(event('a-past', { replayed: true }));
+	await clock.pass(2000);
+	assert.equal(byId('rows').querySelector('[data-uid=uid-a-past]').hidden, false);
+	await clock.pass(31e3); // a pod that is gone is forgotten, also while there are no figures
+	assert.match(trouble(), /^[89]\d$/); // every ten seconds
 	assert.equal(byId('rows').children.filter(row => !row.hidden).length, 3);
+	assert.deepEqual(byId('hour').querySelectorAll('b').map(b => b.textContent), ['2.0s', '30', '4']);
 	answers.stages = () => figures(daemon(0), { verdict: { severity: 'ok', text: 'OK: fine', findings: [] }, waiting: [] });
 	await clock.pass(2000);
 	const age = () => parseInt(byId('rows').querySelector('[data-uid=uid-cart]').children[2].textContent.split(' ')[1]);
@@ -729,9 +778,11 @@ test('the whole page', async t => {
 	await clock.pass(3000);
 	assert.ok(age() >= began + 2, 'the age of a hang stands still');
 	globalThis.requestAnimationFrame = () => {}; // a tab in the background
-	answers.stages = () => figures(daemon(0), { verdict: { severity: 'problem', findings: [{ summary: 'bad' }] } });
+	ahead += 3600e3; // the clock of the daemon was set
+	answers.stages = () => figures(daemon(0), { verdict: { severity: 'problem', findings: [{ summary: 'bad', since: daemon(60) }] } });
 	await clock.pass(1500);
 	assert.equal(document.title, '● pleg-pipeline');
+	assert.match(byId('age').textContent, / \(60s\)$/);
 	globalThis.fetch = () => new Promise(() => {}); // there is no answer at all, and no word about why
 	await clock.pass(5000);
 	assert.match(texts(byId, 'verdict', 'detail').join(), /^no answer from the daemon for [34]\.\ds,$/);
