@@ -200,8 +200,12 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		runtime.SetListFault(plegtest.Fail(errors.New("secret")))
 		time.Sleep(time.Minute)
 		expectReady(t, open, 200, ": list pods: secret\n")
-		if _, text := ask(t, closed, "GET", "/readyz?verbose"); strings.Contains(text, "secret") || !strings.Contains(text, "PROBLEM: runtime fails since") {
-			t.Errorf("/readyz says %q", text)
+		o := options(pipe)
+		o.Address, o.WebConfig = everywhere, write(t, users) // but no certificate
+		for _, to := range []http.Handler{closed, httpserver.Handler(o)} {
+			if _, text := ask(t, to, "GET", "/readyz?verbose"); strings.Contains(text, "secret") || !strings.Contains(text, "PROBLEM: runtime fails since") {
+				t.Errorf("/readyz says %q", text)
+			}
 		}
 		time.Sleep(4 * time.Minute)
 		expectReady(t, closed, 503, "s ago, 0 pods wait for an inspection\n")

@@ -245,6 +245,9 @@ func TestOrders(t *testing.T) {
 
 // Programs get every fact of a pod, also of one that only a list shows.
 func TestJSONOfAPod(t *testing.T) {
+	if none, err := json.Marshal(view.Pods(nil, pleg.Status{})); err != nil || string(none) != "[]" {
+		t.Errorf("no pods are %s, %v; want an empty list", none, err)
+	}
 	at := func(second int64) time.Time { return time.Unix(second, 0).UTC() }
 	labels := map[string]string{"app": "web"}
 	ended := pleg.ContainerStatus{

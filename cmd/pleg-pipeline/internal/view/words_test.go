@@ -116,7 +116,8 @@ cgroup     /kubepods/c1
 	}
 }
 
-// TestFindingOfALookup looks up a container of a pod whose shim is stopped, and one of another pod.
+// TestFindingOfALookup looks up a container of a pod whose shim is stopped, and one of another pod. Both are
+// removed in the end.
 func TestFindingOfALookup(t *testing.T) {
 	now := time.Now()
 	status := pleg.Status{At: now, Details: nodestate.State{Stuck: []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: now.Add(-time.Minute), Shim: &nodestate.Process{PID: 7, Name: "containerd-shim", State: "T"}}}}}
@@ -129,6 +130,9 @@ func TestFindingOfALookup(t *testing.T) {
 		}
 		if err := l.Print(&text); err != nil || strings.Contains(text.String(), "finding") != (want != "") || !strings.Contains(text.String(), want) || (l.Finding != nil) != (want != "") {
 			t.Errorf("%v:\n%s\nwant %q", err, &text, want)
+		}
+		if l := view.NewLookup(lookup.Container{PodUID: uid, RemovedAt: now}, status); (l.Finding != nil) != (want != "") {
+			t.Errorf("a removed container of the pod %s has the finding %+v", uid, l.Finding)
 		}
 	}
 }
