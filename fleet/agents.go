@@ -197,11 +197,11 @@ func (p *Publisher) claim(ctx context.Context) (uint64, error) {
 }
 
 // endLease says that this agent has ended, unless another one has replaced it.
-func (p *Publisher) endLease() {
+func (p *Publisher) endLease(ctx context.Context) {
 	if p.revision == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // that of Run may have ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	text, _ := json.Marshal(agentState{Layout: layout, Agent: p.agent, Ended: true}) // texts never fail
 	_, _ = p.bucket.Update(ctx, p.key, text, p.revision)

@@ -101,8 +101,10 @@ func TestRenewal(t *testing.T) {
 			if (err == nil) != works || p.owned != works || p.due(h) == works || (p.bucket != nil) != works || works && p.revision != 8 || !works && p.revision != 0 {
 				t.Errorf("after %v: %v; owned: %v, due: %v, revision %d", takes, err, p.owned, p.due(h), p.revision)
 			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
 			bucket.takes = 0
-			if p.endLease(); works && (!reflect.DeepEqual(bucket.value, agentState{Layout: 2, Agent: "a", Ended: true}) || bucket.within != time.Second) {
+			if p.endLease(ctx); works && (!reflect.DeepEqual(bucket.value, agentState{Layout: 2, Agent: "a", Ended: true}) || bucket.within != time.Second) {
 				t.Errorf("at its end the lease is %+v, within %v", bucket.value, bucket.within)
 			}
 			broken := errors.New("broken")

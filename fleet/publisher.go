@@ -125,14 +125,9 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 		return 0
 	}
 	p.loop.Acknowledged()
-	m, unregister, err := newMetrics(o.Registerer, &p.fault)
+	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, &p.fault)
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
-	}
-	p.metrics = m
-	p.loop.Ended = func() {
-		p.endLease()
-		unregister()
 	}
 	return p, nil
 }
@@ -164,7 +159,13 @@ func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 
 // Run publishes until ctx or the source ends, and then returns nil. Errors of the server are
 // retried with backoff; Run returns none. A publisher runs once; a second call is an error.
-func (p *Publisher) Run(ctx context.Context) error { return p.loop.Run(ctx, p.publishOnce) }
+func (p *Publisher) Run(ctx context.Context) error {
+	err := p.loop.Run(ctx, p.publishOnce)
+	if err == nil { // otherwise the lease is of the first call
+		p.endLease(ctx)
+	}
+	return err
+}
 
 type metrics struct {
 	published prometheus.Counter

@@ -26,7 +26,8 @@ func TestDefaults(t *testing.T) {
 
 // lasting is the context of a server that counts the functions that wait for its end.
 type lasting struct {
-	context.Context
+	context.Context //nolint:containedctx // it is a context
+
 	waiting *int
 	done    chan struct{}
 }

@@ -258,9 +258,8 @@ func TestRunThatEndsByItself(t *testing.T) {
 					t.Errorf("Run = %v, want %v and %q", err, pleg.ErrNoEvents, row.says)
 				}
 			default:
-				t.Error("Run has not returned")
 				cancel()
-				<-ended
+				t.Errorf("Run has returned only with its context: %v", <-ended)
 			}
 		})
 	}
