@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,7 +64,10 @@ func (s *announced) SendMsg(any) error            { return nil }
 
 func (s *announced) RecvMsg(any) error {
 	select {
-	case <-s.from.events:
+	case _, open := <-s.from.events:
+		if !open {
+			return io.EOF
+		}
 		return nil
 	case <-s.ctx.Done():
 		s.from.closed.Add(1)
@@ -102,6 +106,7 @@ func TestSilence(t *testing.T) {
 		"containers go":           {containerd2, []pleg.State{pleg.StateCreated, pleg.StateExited, pleg.StateExited}, true, 2, false, 1, problem},
 		"since when, who knows":   {containerd2, waiting, true, 2, false, 0, ""},
 		"no events":               {containerd2, waiting, true, 2, false, 1, ""},
+		"the stream ends":         {containerd2, waiting, true, 2, false, 1, ""},
 		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
 		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1.7.29"}, waiting, true, 3, false, 0, ""},
 		"an older one of Debian":  {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.24~ds1"}, waiting, true, 3, false, 0, ""},
@@ -169,7 +174,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("after 21 s, %d streams were opened, want %d", got, test.opened)
 			}
 			time.Sleep(3 * time.Second) // between two looks
-			for range test.changes {
+			for n := range test.changes {
 				switch name {
 				case "sandboxes change":
 					sandboxes++
@@ -179,6 +184,9 @@ func TestSilence(t *testing.T) {
 					states = append(states, pleg.StateExited)
 				}
 				set()
+				if n == 0 && name == "the stream ends" {
+					close(a.events)
+				}
 				if test.announces {
 					a.events <- struct{}{}
 					test.announces = false // nobody listens any more
