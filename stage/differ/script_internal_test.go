@@ -340,6 +340,16 @@ func TestLivesOfALongTime(t *testing.T) {
 	}
 }
 
+// An event that names no pod, or no container, lets nothing be expected.
+func TestEventsOfNobody(t *testing.T) {
+	m := newMachine(Options{})
+	for _, h := range []pleg.Hint{{Container: "c", State: pleg.StateCreated}, {UID: "u", State: pleg.StateCreated}, {Container: "c", Removed: true}, {UID: "u", Removed: true}} {
+		if m.step(Announcement{Hint: h}, time.Unix(1000, 0)); len(m.expectations.waits) > 0 {
+			t.Errorf("%+v: something is expected", h)
+		}
+	}
+}
+
 // A change that the lists never show causes a few lists of the pod, not lists forever.
 func TestExpectationsEnd(t *testing.T) {
 	for script, want := range map[string]int{ // lists of the pod
@@ -510,6 +520,41 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 		select {
 		case c := <-cancel:
 			t.Errorf("%+v comes after the end of the inspection", c)
+		default:
+		}
+		close(listings)
+		close(observations)
+		close(ends)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A change that overtakes the queue leaves the others in it.
+func TestLateChangeIsTheAcceptedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New(Options{
+			Cache: podcache.New(), RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 1, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listings, observations, ends := make(chan stage.Listing), make(chan stage.Observation), make(chan stage.Settled)
+		inspect, late, ended := make(chan stage.Change), make(chan stage.Change), make(chan error)
+		go func() {
+			ended <- d.Run(listings, observations, ends, Outputs{Inspect: inspect, Late: late, Marks: make(chan stage.Mark)})
+		}()
+		first, last := podOf("a=running"), podOf("b=running")
+		last.UID = "last"
+		listings <- stage.Listing{Asked: stage.Asked{Began: 1, Answered: 2, At: time.Now()}, Pods: []*pleg.Pod{first, last}}
+		if got := []pleg.PodUID{(<-late).UID, (<-inspect).UID}; !slices.Equal(got, []pleg.PodUID{"last", explorePod}) {
+			t.Errorf("the inspector gets %v, want each pod once", got)
+		}
+		synctest.Wait()
+		select {
+		case c := <-inspect:
+			t.Errorf("%s is inspected again", c.UID)
 		default:
 		}
 		close(listings)
