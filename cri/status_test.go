@@ -148,6 +148,10 @@ func TestPodStatusErrors(t *testing.T) {
 			if got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) || tt.code == codes.Unknown && err.Error() != tt.words {
 				t.Fatalf("got %v, error %v; want an error that begins with %q", got, err, tt.words)
 			}
+			failed, ok := errors.AsType[*pleg.CallError](err)
+			if !ok || failed.Call.PodUID != listed.UID || len(listed.Containers) > 0 != (failed.Call.ID == "c") {
+				t.Errorf("the error is of the call %+v, want that of the pod's status", failed)
+			}
 			if code := status.Code(err); code != tt.code {
 				t.Errorf("code %v of %v, want %v", code, err, tt.code)
 			}

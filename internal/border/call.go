@@ -209,8 +209,8 @@ func notReturned(ctx context.Context, c *inFlight) error {
 
 var errGoexit = errors.New("the embedder's code called runtime.Goexit")
 
-// start runs code of the embedder on a goroutine of its own: a Goexit ends nothing else. A panic or
-// a runtime.Goexit is an error, and logged.
+// start runs code of the embedder on a goroutine of its own: a Goexit ends nothing else. A panic and
+// a runtime.Goexit are errors; a panic is logged.
 func start(log *slog.Logger, of subject, f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -225,7 +225,7 @@ func start(log *slog.Logger, of subject, f func() error) <-chan error {
 }
 
 // Start runs code of the embedder on a goroutine of its own. The channel gets its error once it has
-// returned. A panic or a runtime.Goexit is an error, and logged.
+// returned. A panic and a runtime.Goexit are errors; a panic is logged.
 func Start(log *slog.Logger, method string, uid pleg.PodUID, f func() error) <-chan error {
 	return start(log, subject{method, uid}, f)
 }
