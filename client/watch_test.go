@@ -302,7 +302,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// Each range over a watch begins anew.
+// A second range over a watch begins as the first did.
 func TestWatchTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.change("a", "c1=running")

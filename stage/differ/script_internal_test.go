@@ -485,25 +485,37 @@ func TestContradictionWaitsForChangedPods(t *testing.T) {
 	}
 }
 
+// runLists runs a differ beside a single inspector, the test, until the test ends. It returns a function that gives the
+// differ a list of all pods. The test closes ends.
+func runLists(t *testing.T, ends <-chan stage.Settled, out Outputs) (list func(...*pleg.Pod)) {
+	t.Helper()
+	d, err := New(Options{
+		Cache: podcache.New(), RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 1, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listings, observations, ended := make(chan stage.Listing), make(chan stage.Observation), make(chan error)
+	go func() { ended <- d.Run(listings, observations, ends, out) }()
+	t.Cleanup(func() {
+		close(listings)
+		close(observations)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	var ticks stage.Ticks
+	return func(pods ...*pleg.Pod) {
+		listings <- stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}, Pods: pods}
+	}
+}
+
 // A cancellation that the inspector has not accepted stands until its inspection ends: it must not meet the next
 // one.
 func TestCancelEndsWithItsInspection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := New(Options{
-			Cache: podcache.New(), RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 1, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		listings, observations, ends := make(chan stage.Listing), make(chan stage.Observation), make(chan stage.Settled)
-		inspect, cancel, ended := make(chan stage.Change), make(chan stage.Cancel), make(chan error)
-		go func() {
-			ended <- d.Run(listings, observations, ends, Outputs{Inspect: inspect, Cancel: cancel, Marks: make(chan stage.Mark)})
-		}()
-		var ticks stage.Ticks
-		list := func(pods ...*pleg.Pod) {
-			listings <- stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}, Pods: pods}
-		}
+		ends, inspect, cancel := make(chan stage.Settled), make(chan stage.Change), make(chan stage.Cancel)
+		list := runLists(t, ends, Outputs{Inspect: inspect, Cancel: cancel, Marks: make(chan stage.Mark)})
 		list(podOf("a=running"))
 		<-inspect
 		list()
@@ -522,32 +534,18 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 			t.Errorf("%+v comes after the end of the inspection", c)
 		default:
 		}
-		close(listings)
-		close(observations)
 		close(ends)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 // A change that overtakes the queue leaves the others in it.
 func TestLateChangeIsTheAcceptedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := New(Options{
-			Cache: podcache.New(), RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 1, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		listings, observations, ends := make(chan stage.Listing), make(chan stage.Observation), make(chan stage.Settled)
-		inspect, late, ended := make(chan stage.Change), make(chan stage.Change), make(chan error)
-		go func() {
-			ended <- d.Run(listings, observations, ends, Outputs{Inspect: inspect, Late: late, Marks: make(chan stage.Mark)})
-		}()
+		ends, inspect, late := make(chan stage.Settled), make(chan stage.Change), make(chan stage.Change)
+		list := runLists(t, ends, Outputs{Inspect: inspect, Late: late, Marks: make(chan stage.Mark)})
 		first, last := podOf("a=running"), podOf("b=running")
 		last.UID = "last"
-		listings <- stage.Listing{Asked: stage.Asked{Began: 1, Answered: 2, At: time.Now()}, Pods: []*pleg.Pod{first, last}}
+		list(first, last)
 		if got := []pleg.PodUID{(<-late).UID, (<-inspect).UID}; !slices.Equal(got, []pleg.PodUID{"last", explorePod}) {
 			t.Errorf("the inspector gets %v, want each pod once", got)
 		}
@@ -557,12 +555,7 @@ func TestLateChangeIsTheAcceptedOne(t *testing.T) {
 			t.Errorf("%s is inspected again", c.UID)
 		default:
 		}
-		close(listings)
-		close(observations)
 		close(ends)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
